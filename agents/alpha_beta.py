@@ -35,31 +35,31 @@ from agents.base.agent import (
     think,
     turn,
 )
-from agents.base.parameters import checked_whole
+from agents.base.parameters import check_integer
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
 from agents.search.valued import (
     EXACT_FROM,
     UNDECIDED,
-    after_turn,
+    build_search_knowledge,
+    choose_root_turns,
+    count_turns,
     exact_value,
-    find_turns,
+    find_best_turns,
     is_exact,
-    number_of,
-    root_turns,
-    value_at,
-    valued_knowledge,
+    position_after_turn,
+    turn_value,
 )
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import float64, inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
+from quarto.jit import float64, inline_function, int64, kernel, uint64
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, give_piece, place_hand
 from quarto.rng import mix
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import safe_pieces, winning_cells
 
-SHARES, SOONER = 0, 1
-WHOLE = 360360  # of which every share of up to fifteen pieces is a whole number
+SHARE_EVALUATION, SOONER_WIN_EVALUATION = 0, 1
+FULL_SHARE = 360360  # of which every share of up to fifteen pieces is a whole number
 UNBOUNDED = 1 << 20  # beyond every value
 
 MEMORY_DEPTH = 3  # shallower searches are cheaper than looking them up
@@ -72,39 +72,39 @@ BREADTH = 8  # of the best turns by a policy, those that are searched
 DEPTH = 1  # index of the parameter, by a policy
 
 
-@inlined
+@inline_function
 def win_value(evaluation: int, depth: int) -> int:
     """The value of a line for its player, with ``depth`` placements to go, that one included."""
-    return WHOLE if evaluation == SHARES else depth
+    return FULL_SHARE if evaluation == SHARE_EVALUATION else depth
 
 
-@inlined
+@inline_function
 def limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
     """The value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
-    if evaluation == SOONER or pieces_left == 0:
+    if evaluation == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
-    return 2 * WHOLE * safe_left // pieces_left - WHOLE
+    return 2 * FULL_SHARE * safe_left // pieces_left - FULL_SHARE
 
 
-@inlined
+@inline_function
 def memory_key(position: Position, depth: int) -> int:
     """A position with a hand, except its lanes, and the depth, in 25 bits; never 0 once a piece is on the board."""
     return position.occupied | (position.hand << 16) | (depth << 20)
 
 
-@inlined
+@inline_function
 def memory_index(lanes: int, key: int) -> int:
     """The index of the state in the memory."""
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
 
-@inlined
+@inline_function
 def last_placement_value(position: Position, evaluation: int, rules: Any) -> int:
     """``search`` to depth 1, under its conditions: the best of all cells and gifts at the depth limit."""
     best = int64(-UNBOUNDED)
     empty, left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
     while empty != 0:
-        placed = after_placing(position, lowest_bit(empty))
+        placed = place_hand(position, lowest_bit(empty))
         safe = int64(popcount(position.available & safe_pieces(placed.lanes, placed.occupied, rules)))
         best = max(best, -limit_value(evaluation, left, safe - int64(safe > 0)))  # a safe gift leaves the fewest
         empty &= empty - 1
@@ -122,7 +122,7 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
     if position.available == 0:
         return int64(0)
     if depth == 1:
-        return last_placement_value(position, evaluation, rules) if evaluation == SHARES else int64(0)
+        return last_placement_value(position, evaluation, rules) if evaluation == SHARE_EVALUATION else int64(0)
     memory, key, index = scratch(agent), uint64(0), int64(0)
     if depth >= MEMORY_DEPTH:
         key = uint64(memory_key(position, depth))
@@ -135,12 +135,12 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
     best, lost = int64(-UNBOUNDED), -win_value(evaluation, depth - 1)
     empty = ~position.occupied & ALL_CELLS
     while empty != 0 and best < beta:
-        placed = after_placing(position, lowest_bit(empty))
+        placed = place_hand(position, lowest_bit(empty))
         safe = position.available & safe_pieces(placed.lanes, placed.occupied, rules)
         if safe != position.available:
             best = max(best, lost)
         while safe != 0 and best < beta:
-            given = after_giving(placed, lowest_bit(safe))
+            given = give_piece(placed, lowest_bit(safe))
             best = max(best, -search(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
             safe &= safe - 1
         empty &= empty - 1
@@ -151,10 +151,10 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
     return best
 
 
-@inlined
+@inline_function
 def gift_value(position: Position, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any) -> int:
     """The giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
-    given = after_giving(position, piece)
+    given = give_piece(position, piece)
     if winning_cells(given.lanes, given.occupied, piece, rules) != 0:
         return -win_value(evaluation, depth)
     return -search(given, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
@@ -169,7 +169,7 @@ def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 or best >= highest:
             continue
-        placed = after_placing(position, cell)
+        placed = place_hand(position, cell)
         if (wins >> cell) & 1 or pieces == 0:
             value = highest if (wins >> cell) & 1 else int64(0)
             if value > best:
@@ -201,8 +201,8 @@ def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent
     return (best << TURN_BITS) | encode_turn(NONE, choice)
 
 
-@inlined
-def result_of(found: int) -> float:
+@inline_function
+def proven_result(found: int) -> float:
     """The result of a turn that ``best_turn`` found with ``SOONER``: 1 or -1 if that is proven, else 0."""
     value = found >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
@@ -212,47 +212,49 @@ def result_of(found: int) -> float:
 def alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     depth = int64(params(agent)[0])
     if position.hand == NONE:
-        found = best_gift(position, depth, SOONER, rules, agent)
+        found = best_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     else:
-        found = best_turn(position, depth, SOONER, rules, agent)
-    think(agent, result_of(found), NO_VISITS)
+        found = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+    think(agent, proven_result(found), NO_VISITS)
     return found & 0xFFFF
 
 
-VALUED_SIGNATURE = types.float64(POSITION_TYPE, types.int64, types.float64, types.float64, RULES_TYPE, AGENT_TYPE)
+POLICY_SEARCH_SIGNATURE = types.float64(
+    POSITION_TYPE, types.int64, types.float64, types.float64, RULES_TYPE, AGENT_TYPE
+)
 
 
-@kernel(VALUED_SIGNATURE)
-def valued_search(position: Position, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
+@kernel(POLICY_SEARCH_SIGNATURE)
+def search_by_policy(position: Position, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
     """The value of a position whose hand cannot win at once, by a policy; a bound beyond ``alpha`` or ``beta``."""
     if position.available == 0:
         return float64(0.0)
     if is_exact(position, agent):
         return float64(exact_value(position, rules, agent))
-    turns = find_turns(position, BREADTH if depth > 1 else 1, agent)
+    turns = find_best_turns(position, BREADTH if depth > 1 else 1, agent)
     if turns.gifts[0, 0] == NONE:
         return float64(-1.0)
     if depth == 1:
-        return value_at(turns, 0)
+        return turn_value(turns, 0)
     best = float64(-np.inf)
-    for k in range(number_of(turns)):
-        given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
-        best = max(best, -valued_search(given, depth - 1, -beta, -max(alpha, best), rules, agent))
+    for k in range(count_turns(turns)):
+        given = position_after_turn(position, turns.cells[0, k], turns.gifts[0, k])
+        best = max(best, -search_by_policy(given, depth - 1, -beta, -max(alpha, best), rules, agent))
         if best >= beta:
             break
     return best
 
 
 @turn
-def valued_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    decided, turns = root_turns(position, BREADTH, seed, rules, agent)
+def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    decided, turns = choose_root_turns(position, BREADTH, seed, rules, agent)
     if decided != UNDECIDED:
         return decided
     depth = int64(params(agent)[DEPTH])
-    best, chosen = value_at(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
-    for k in range(number_of(turns) if depth > 1 else 0):
-        given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
-        value = -valued_search(given, depth - 1, -np.inf, -best, rules, agent)
+    best, chosen = turn_value(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
+    for k in range(count_turns(turns) if depth > 1 else 0):
+        given = position_after_turn(position, turns.cells[0, k], turns.gifts[0, k])
+        value = -search_by_policy(given, depth - 1, -np.inf, -best, rules, agent)
         if value > best:
             best, chosen = value, k
     think(agent, best, NO_VISITS)
@@ -274,16 +276,16 @@ class AlphaBeta(KernelAgent):
     kernel = alpha_beta_turn
 
     def __init__(self, depth: int = 2, value: Policy | None = None, exact_from: int = EXACT_FROM) -> None:
-        self.depth = checked_whole("depth", depth, 1, CELLS)
+        self.depth = check_integer("depth", depth, 1, CELLS)
         if value is not None:
             check_weights(value, "alpha_beta")
         self.value = value
-        self.exact_from = checked_whole("exact_from", exact_from, 5, CELLS)
+        self.exact_from = check_integer("exact_from", exact_from, 5, CELLS)
 
     def turn_kernel(self) -> TurnKernel:
-        return alpha_beta_turn if self.value is None else valued_turn
+        return alpha_beta_turn if self.value is None else policy_alpha_beta_turn
 
     def knowledge(self, rules: Rules) -> Knowledge:
         if self.value is not None:
-            return valued_knowledge(self.value, rules, self.exact_from, [float(self.depth)], 0)
+            return build_search_knowledge(self.value, rules, self.exact_from, [float(self.depth)], 0)
         return Knowledge(params=np.array([float(self.depth)]), scratch_size=MEMORY_SIZE)

@@ -13,5 +13,5 @@ class BestMixed(Mixed):
     6 and 3 it searches as the program did when its published results were made.
     """
 
-    by_text = (6, 3)
-    by_code = (8, 5)
+    text_parameters = (6, 3)
+    code_parameters = (8, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.base.agent import KernelAgent, encode_turn, turn
-from agents.base.parameters import checked_flag
+from agents.base.parameters import check_flag
 from quarto.bits import lowest_bit
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import NONE
@@ -28,4 +28,4 @@ class Dumb(KernelAgent):
     choosers = ("opponent", "mover")
 
     def __init__(self, faithful: bool = False) -> None:
-        self.faithful = checked_flag("faithful", faithful)
+        self.faithful = check_flag("faithful", faithful)

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.base.parameters import checked_probability
+from agents.base.parameters import check_probability
 from quarto.bits import lowest_bit, nth_bit, popcount
-from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position, after_placing
-from quarto.rng import below, below_again, draw, unit
+from quarto.jit import inline_function, int64, uint64
+from quarto.position import ALL_CELLS, Position, place_hand
+from quarto.rng import draw, integer_below, second_integer_below, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import VALUES
 
@@ -35,7 +35,7 @@ BYTES = uint64(0x0101_0101_0101_0101)
 TOPS = uint64(0x8080_8080_8080_8080)
 
 
-def _preferences(order: list[int]) -> int:
+def _order_pieces(order: list[int]) -> int:
     """The pieces as the study tries them, nibble n the n-th, when the values stand in this order of their bits.
 
     The sums of four of the first four values, then of the first five and so on, in lexicographic order of position.
@@ -46,22 +46,22 @@ def _preferences(order: list[int]) -> int:
     return sum(piece << 4 * rank for rank, piece in enumerate(dict.fromkeys(preferences)))
 
 
-def _preference_tables() -> NDArray[np.uint64]:
+def _build_preference_tables() -> NDArray[np.uint64]:
     """[4096] by the ranks of high, coloured, solid and square among the eight values, three bits each."""
     lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
     for ranks in permutations(range(VALUES), ATTRIBUTES):
         order = [0] * VALUES
         for bit, rank in zip(VALUE_BITS, ranks, strict=False):
             order[rank] = bit
-        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _preferences(order)
+        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _order_pieces(order)
     return lists
 
 
-PREFERENCES = _preference_tables()
+PREFERENCES = _build_preference_tables()
 
 
-@inlined
-def ranks_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
+@inline_function
+def rank_values(lanes: int, occupied: int, rarest_first: bool) -> int:
     """Where high, coloured, solid and square (three bits each) come when all values are sorted by their frequency.
 
     Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
@@ -81,12 +81,12 @@ def ranks_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
     return int64(ranks)
 
 
-@inlined
+@inline_function
 def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
     """The first available piece of the study's order of preference; NONE if there is none available."""
     if position.available == 0:
         return int64(NONE)
-    preferences = PREFERENCES[ranks_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)]
+    preferences = PREFERENCES[rank_values(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)]
     for rank in range(PIECES):
         piece = int64((preferences >> uint64(4 * rank)) & uint64(15))
         if (position.available >> piece) & 1:
@@ -94,8 +94,8 @@ def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
     return int64(NONE)
 
 
-@inlined
-def lines_with(empty: int, lines: Any, fewest: int, most: int) -> int:
+@inline_function
+def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) -> int:
     """Those of ``lines`` (bits) that have from ``fewest`` to ``most`` empty cells."""
     found = int64(0)
     for i in range(len(lines)):
@@ -104,25 +104,28 @@ def lines_with(empty: int, lines: Any, fewest: int, most: int) -> int:
     return found
 
 
-@inlined
+@inline_function
 def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
     """Fills a line that lacks one cell, diagonals first; otherwise a cell of a line as empty as ``beta`` says."""
     empty = ~occupied & ALL_CELLS
-    word, prefers_rows = draw(seed, 3), unit(draw(seed, 1)) < 0.5
-    diagonals = lines_with(empty, MAIN_DIAGONALS, 1, 1)
+    word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5
+    diagonals = select_lines_by_empty_cells(empty, MAIN_DIAGONALS, 1, 1)
     if diagonals != 0:
-        return int64(lowest_bit(empty & MAIN_DIAGONALS[nth_bit(diagonals, below(word, popcount(diagonals)))]))
-    rows, columns = lines_with(empty, ROWS, 1, 1), lines_with(empty, COLUMNS, 1, 1)
+        return int64(lowest_bit(empty & MAIN_DIAGONALS[nth_bit(diagonals, integer_below(word, popcount(diagonals)))]))
+    rows, columns = select_lines_by_empty_cells(empty, ROWS, 1, 1), select_lines_by_empty_cells(empty, COLUMNS, 1, 1)
     if rows == 0 and columns == 0:
         lines = ROWS if prefers_rows else COLUMNS
-        emptier, fuller = lines_with(empty, lines, 3, 4), lines_with(empty, lines, 2, 2)
-        low_risk = fuller == 0 or (emptier != 0 and unit(draw(seed, 2)) < beta)
+        emptier, fuller = (
+            select_lines_by_empty_cells(empty, lines, 3, 4),
+            select_lines_by_empty_cells(empty, lines, 2, 2),
+        )
+        low_risk = fuller == 0 or (emptier != 0 and unit_float(draw(seed, 2)) < beta)
         group = emptier if low_risk else fuller
     else:
         by_row = columns == 0 or (rows != 0 and prefers_rows)
         lines, group = (ROWS, rows) if by_row else (COLUMNS, columns)
-    cells = empty & lines[nth_bit(group, below(word, popcount(group)))]
-    return nth_bit(cells, below_again(word, popcount(cells)))
+    cells = empty & lines[nth_bit(group, integer_below(word, popcount(group)))]
+    return nth_bit(cells, second_integer_below(word, popcount(cells)))
 
 
 @turn
@@ -131,7 +134,7 @@ def ga2_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     cell, after = int64(NONE), position
     if position.hand != NONE:
         cell = cell_by_lines(position.occupied, genes[1], seed)
-        after = after_placing(position, cell)
+        after = place_hand(position, cell)
     return encode_turn(cell, gift_by_frequency(after, genes[0], seed))
 
 
@@ -148,8 +151,8 @@ class Ga2(KernelAgent):
     kernel = ga2_turn
 
     def __init__(self, alpha: float = 0.1, beta: float = 0.3) -> None:
-        self.alpha = checked_probability("alpha", alpha)
-        self.beta = checked_probability("beta", beta)
+        self.alpha = check_probability("alpha", alpha)
+        self.beta = check_probability("beta", beta)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return Knowledge(params=np.array([self.alpha, self.beta]))

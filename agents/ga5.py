@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.base.parameters import checked_flag, checked_number
+from agents.base.parameters import check_flag, check_number
 from quarto.bits import lowest_bit
-from quarto.jit import inlined, int64
+from quarto.jit import inline_function, int64
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 
 
-@inlined
-def sum_of_bits(mask: int) -> int:
+@inline_function
+def sum_set_bits(mask: int) -> int:
     """The sum of the indices of the set bits."""
     total = int64(0)
     for bit in range(16):
@@ -23,7 +23,7 @@ def sum_of_bits(mask: int) -> int:
     return total
 
 
-@inlined
+@inline_function
 def fold_not_and(pieces: int) -> int:
     """NOT (a AND b) folded from the left over a non-empty set of pieces, ascending, as signed integers."""
     value = int64(lowest_bit(pieces))
@@ -34,12 +34,12 @@ def fold_not_and(pieces: int) -> int:
     return value
 
 
-@inlined
-def weighed_gift(available: int, genes: Any) -> int:
+@inline_function
+def least_weight_gift(available: int, genes: Any) -> int:
     """The available piece with the least |alpha * A + beta * B|, first on ties; NONE if there is none."""
     if available & (available - 1) == 0:
         return int64(lowest_bit(available)) if available != 0 else int64(NONE)
-    used, total = ~available & ALL_CELLS, sum_of_bits(available)
+    used, total = ~available & ALL_CELLS, sum_set_bits(available)
     best, least = int64(NONE), np.inf
     for piece in range(PIECES):
         if (available >> piece) & 1:
@@ -49,8 +49,8 @@ def weighed_gift(available: int, genes: Any) -> int:
     return best
 
 
-@inlined
-def columns_summed(cells: int) -> int:
+@inline_function
+def sum_columns(cells: int) -> int:
     """The sum of the columns of a set of cells."""
     total = int64(0)
     for cell in range(CELLS):
@@ -58,8 +58,8 @@ def columns_summed(cells: int) -> int:
     return total
 
 
-@inlined
-def rows_joined(cells: int) -> int:
+@inline_function
+def or_rows(cells: int) -> int:
     """The bitwise OR of the rows of a set of cells."""
     joined = int64(0)
     for row in range(SIDE):
@@ -67,8 +67,8 @@ def rows_joined(cells: int) -> int:
     return joined
 
 
-@inlined
-def columns_met(cells: int) -> int:
+@inline_function
+def and_columns(cells: int) -> int:
     """The bitwise AND of the columns of a non-empty set of cells."""
     met = int64(SIDE - 1)
     for column in range(SIDE):
@@ -76,8 +76,8 @@ def columns_met(cells: int) -> int:
     return met
 
 
-@inlined
-def weighed_cell(empty: int, genes: Any, every_second: bool) -> int:
+@inline_function
+def least_weight_cell(empty: int, genes: Any, every_second: bool) -> int:
     """The empty cell with the least |gamma * G + delta * D + epsilon * E|, first on ties.
 
     With ``every_second`` the others are skipped.
@@ -90,7 +90,7 @@ def weighed_cell(empty: int, genes: Any, every_second: bool) -> int:
             if candidate:
                 others = empty & ~(int64(1) << cell)
                 weight = abs(
-                    genes[2] * columns_summed(others) + genes[3] * rows_joined(others) + genes[4] * columns_met(others)
+                    genes[2] * sum_columns(others) + genes[3] * or_rows(others) + genes[4] * and_columns(others)
                 )
                 if weight < least:
                     best, least = int64(cell), weight
@@ -102,8 +102,8 @@ def weighed_cell(empty: int, genes: Any, every_second: bool) -> int:
 def ga5_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     genes = params(agent)
     empty, every_second = ~position.occupied & ALL_CELLS, genes[5] != 0.0
-    cell = weighed_cell(empty, genes, every_second) if position.hand != NONE else int64(NONE)
-    return encode_turn(cell, weighed_gift(position.available, genes))
+    cell = least_weight_cell(empty, genes, every_second) if position.hand != NONE else int64(NONE)
+    return encode_turn(cell, least_weight_gift(position.available, genes))
 
 
 class Ga5(KernelAgent):
@@ -131,8 +131,8 @@ class Ga5(KernelAgent):
         faithful: bool = False,
     ) -> None:
         genes = {"alpha": alpha, "beta": beta, "gamma": gamma, "delta": delta, "epsilon": epsilon}
-        self.genes = {name: checked_number(name, value) for name, value in genes.items()}
-        self.faithful = checked_flag("faithful", faithful)
+        self.genes = {name: check_number(name, value) for name, value in genes.items()}
+        self.faithful = check_flag("faithful", faithful)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return Knowledge(params=np.array([*self.genes.values(), self.faithful]))

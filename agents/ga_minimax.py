@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, best_turn, result_of
+from agents.alpha_beta import MEMORY_SIZE, SOONER_WIN_EVALUATION, TURN_BITS, UNBOUNDED, best_turn, proven_result
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, think, turn
-from agents.base.parameters import checked_flag, checked_probability, checked_whole
-from agents.ga2 import VALUE_BITS, cell_by_lines, ranks_of_values
+from agents.base.parameters import check_flag, check_integer, check_probability
+from agents.ga2 import VALUE_BITS, cell_by_lines, rank_values
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_placing
-from quarto.rng import below, draw, unit
+from quarto.jit import inline_function, int64, kernel
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, place_hand
+from quarto.rng import draw, integer_below, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
 
@@ -23,14 +23,14 @@ FEW_EMPTY = 8  # with fewer empty cells it searches to its depth, before that on
 RANDOM_COMBINATION = 4  # index of the word that chooses among combinations; 0 to 3 are those of the two genes
 
 
-@inlined
+@inline_function
 def threatened_cells(occupied: int, rules: Any) -> int:
     """The empty cells (16 bits) that are the only empty cell of some line."""
     return int64(rules.completes[occupied]) & ~occupied
 
 
-@inlined
-def combinations_giving(piece: int, ranks: int, size: int) -> int:
+@inline_function
+def count_combinations(piece: int, ranks: int, size: int) -> int:
     """The number of ways in which four of the first ``size`` values sum up to ``piece``.
 
     ``ranks`` gives the rank of each value that has a bit; values worth 0 take the other ranks.
@@ -47,21 +47,21 @@ def combinations_giving(piece: int, ranks: int, size: int) -> int:
     return ways
 
 
-@inlined
+@inline_function
 def gift_by_random_combination(position: Position, allowed: int, alpha: float, seed: int) -> int:
     """The first allowed piece when the study's combinations are tried in random order; NONE if none is allowed."""
     if allowed == 0:
         return int64(NONE)
-    ranks = ranks_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)
+    ranks = rank_values(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)
     for size in range(ATTRIBUTES, VALUES + 1):
         total = int64(0)
         for piece in range(PIECES):
             if (allowed >> piece) & 1:
-                total += combinations_giving(piece, ranks, size)
-        rank = below(draw(seed, RANDOM_COMBINATION), total)
+                total += count_combinations(piece, ranks, size)
+        rank = integer_below(draw(seed, RANDOM_COMBINATION), total)
         for piece in range(PIECES):
             if total != 0 and (allowed >> piece) & 1:
-                rank -= combinations_giving(piece, ranks, size)
+                rank -= count_combinations(piece, ranks, size)
                 if rank < 0:
                     return int64(piece)
     return int64(NONE)
@@ -82,7 +82,7 @@ def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximis
     best = int64(-UNBOUNDED if maximising else UNBOUNDED)
     while empty != 0 and alpha < beta:
         cell = lowest_bit(empty)
-        placed = after_placing(position, cell)
+        placed = place_hand(position, cell)
         unplaced = position.available & ~(int64(1) << position.hand)
         gifts = position.available
         while gifts != 0 and alpha < beta:
@@ -107,7 +107,7 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1:
             continue
-        placed, value = after_placing(position, cell), 1 + depth
+        placed, value = place_hand(position, cell), 1 + depth
         if (wins >> cell) & 1 == 0:
             after = Position(placed.lanes, placed.occupied, position.available, position.hand, placed.last_cell)
             value = phantom_value(after, depth, -UNBOUNDED, UNBOUNDED, False, rules)
@@ -116,8 +116,8 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
     return choice
 
 
-@inlined
-def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
+@inline_function
+def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
     """The result of the search: by the study's code any cell, by its text one that surely wins, or NONE."""
     if faithful:
         return phantom_cell(position, depth, rules)
@@ -127,8 +127,8 @@ def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, ag
         return int64(lowest_bit(wins))
     if depth == 1:
         return int64(NONE)
-    found = best_turn(position, depth, SOONER, rules, agent)
-    think(agent, result_of(found), NO_VISITS)
+    found = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
+    think(agent, proven_result(found), NO_VISITS)
     return int64(found & 0xFF) if found >> TURN_BITS > 0 else int64(NONE)
 
 
@@ -138,10 +138,10 @@ def ga_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
     if position.hand != NONE:
         if threatened_cells(position.occupied, rules) != 0:
             few = CELLS - int64(popcount(position.occupied)) < FEW_EMPTY
-            cell = searched_cell(position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, agent)
+            cell = search_cell(position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, agent)
         if cell == NONE:
             cell = cell_by_lines(position.occupied, settings[1], seed)
-        placed = after_placing(position, cell)
+        placed = place_hand(position, cell)
     allowed = position.available
     if threatened_cells(placed.occupied, rules) != 0:
         safe = allowed & safe_pieces(placed.lanes, placed.occupied, rules)
@@ -172,10 +172,10 @@ class GaMinimax(KernelAgent):
     kernel = ga_minimax_turn
 
     def __init__(self, alpha: float = 0.1, beta: float = 0.3, depth: int = 1, faithful: bool = False) -> None:
-        self.alpha = checked_probability("alpha", alpha)
-        self.beta = checked_probability("beta", beta)
-        self.depth = checked_whole("depth", depth, 1, CELLS)
-        self.faithful = checked_flag("faithful", faithful)
+        self.alpha = check_probability("alpha", alpha)
+        self.beta = check_probability("beta", beta)
+        self.depth = check_integer("depth", depth, 1, CELLS)
+        self.faithful = check_flag("faithful", faithful)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         settings = [self.alpha, self.beta, float(self.depth), float(self.faithful)]

@@ -8,16 +8,16 @@ import numba
 import numpy as np
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, scratch, turn
-from agents.base.parameters import checked_flag, checked_whole
-from agents.search.playout import GOES_ON, LINE, LONGEST_GAME, move_cell, move_gift, play_move, random_move
+from agents.base.parameters import check_flag, check_integer
+from agents.search.playout import LINE, LONGEST_GAME, NOT_OVER, move_cell, move_gift, play_move, random_move
 from quarto.bits import array_pointer
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import Position
-from quarto.rng import below, draw
+from quarto.rng import draw, integer_below
 from quarto.rules import Rules
 
-MOST_INDIVIDUALS = 100_000
-TOURNAMENT, TOURNAMENT_OF_THE_CODE = 2, 20
+MAX_INDIVIDUALS = 100_000
+TOURNAMENT, FAITHFUL_TOURNAMENT = 2, 20
 
 # One game from the present position to its end.
 INDIVIDUAL = np.dtype(
@@ -43,16 +43,16 @@ NODE = np.dtype(
 )
 INDIVIDUAL_WORDS, NODE_WORDS = INDIVIDUAL.itemsize // 8, NODE.itemsize // 8
 GENE_WORDS = -(-LONGEST_GAME // 4)  # a row of int16
-NOBODY = -1
+NO_INDEX = -1
 BELOW_ALL, ABOVE_ALL = -2, 2
 UNKNOWN = 3  # no value
-UNSET, FITNESS_OF_COPIES = -1000, -100
+UNSET, COPY_FITNESS = -1000, -100
 # For each depth: how many games pass through the node, how many were looked at, least and largest value
 FRAME_WORDS = 4
 
 
-@inlined
-def memory(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
+@inline_function
+def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
     """The scratch: genes [rows, 4 GENE_WORDS] int16, individuals [rows], order and spare [rows] uint64, the tree."""
     words, address = scratch(agent), agent.scratch_address
     genes = numba.carray(array_pointer(address), (rows, 4 * GENE_WORDS), np.int16)
@@ -65,8 +65,8 @@ def memory(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
     return genes, individuals, order, spare, nodes
 
 
-@inlined
-def memory_of_the_code(agent: Any, rows: int) -> tuple[Any, Any]:
+@inline_function
+def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
     """Faithful, in place of the tree: the games at each depth [17, rows] int32, frames [17, FRAME_WORDS] int64."""
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
     frames = numba.carray(
@@ -77,11 +77,11 @@ def memory_of_the_code(agent: Any, rows: int) -> tuple[Any, Any]:
     return passing, frames
 
 
-@inlined
+@inline_function
 def finish_game(genes: Any, individual: Any, position: Position, kept: int, seed: int, index: int, rules: Any) -> int:
     """Keep the first moves of a row of ``genes`` and play at random from there on; returns the next unused word."""
-    came_to, length = int64(GOES_ON), int64(0)
-    while came_to == GOES_ON:
+    came_to, length = int64(NOT_OVER), int64(0)
+    while came_to == NOT_OVER:
         if length < kept:
             move = int64(genes[length])
         else:
@@ -95,29 +95,29 @@ def finish_game(genes: Any, individual: Any, position: Position, kept: int, seed
     return index
 
 
-@inlined
+@inline_function
 def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
     """Make a node without children; its value is worse than any for the player who moves there."""
     node = nodes[number]
-    node.parent, node.youngest, node.older, node.move, node.depth = parent, NOBODY, NOBODY, move, depth
+    node.parent, node.youngest, node.older, node.move, node.depth = parent, NO_INDEX, NO_INDEX, move, depth
     node.value = ABOVE_ALL if depth & 1 else BELOW_ALL
-    if parent != NOBODY:
+    if parent != NO_INDEX:
         node.older = nodes[parent].youngest
         nodes[parent].youngest = number
 
 
-@inlined
+@inline_function
 def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
     """Merge the games of the first ``size`` individuals into one tree; returns the number of nodes."""
-    add_node(nodes, 0, NOBODY, 0, 0)
+    add_node(nodes, 0, NO_INDEX, 0, 0)
     count = int64(1)
     for i in range(size):
         row, here = int64(order[i]), int64(0)
         for depth in range(individuals[row].length):
             child = int64(nodes[here].youngest)
-            while child != NOBODY and nodes[child].move != genes[row, depth]:
+            while child != NO_INDEX and nodes[child].move != genes[row, depth]:
                 child = int64(nodes[child].older)
-            if child == NOBODY:
+            if child == NO_INDEX:
                 child = count
                 add_node(nodes, child, here, genes[row, depth], depth + 1)
                 count += 1
@@ -127,8 +127,8 @@ def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -
     return count
 
 
-@inlined
-def judge(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
+@inline_function
+def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
     """Set the fitness of the first ``size`` individuals: from the deepest leaf's depth up to where they survive."""
     count, deepest = grow_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
@@ -146,7 +146,7 @@ def judge(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> No
         individual.fitness = deepest - nodes[here].depth
 
 
-@inlined
+@inline_function
 def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
     """Faithful: list the games at ``depth`` that come by ``move``, go on after it and have no fitness yet."""
     count = 0
@@ -159,23 +159,23 @@ def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: i
     frames[depth, 0], frames[depth, 1], frames[depth, 2], frames[depth, 3] = count, 0, ABOVE_ALL, BELOW_ALL
 
 
-@inlined
+@inline_function
 def enter_value(frames: Any, depth: int, value: int) -> None:
     """Faithful: the value of one child, for the node at ``depth``."""
     frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
 
 
-@inlined
+@inline_function
 def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
     """Faithful: at a leaf, the code treats all games through the node above as copies of the first of them."""
     individuals[passing[depth, 0]].judged = value
     for i in range(1, frames[depth, 0]):
         individual = individuals[passing[depth, i]]
-        individual.copy, individual.fitness = 1, FITNESS_OF_COPIES
+        individual.copy, individual.fitness = 1, COPY_FITNESS
     enter_value(frames, depth, value)
 
 
-@inlined
+@inline_function
 def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
     """Faithful: whether no earlier game in the list makes the same move."""
     k = 0
@@ -184,7 +184,7 @@ def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
     return k == i
 
 
-@inlined
+@inline_function
 def leave_node(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
     """Faithful: set the fitness of the games whose value is not the node's, and return that."""
     value = int64(frames[depth, 2] if depth & 1 else frames[depth, 3])
@@ -195,8 +195,8 @@ def leave_node(individuals: Any, passing: Any, frames: Any, depth: int, longest:
     return value
 
 
-@inlined
-def judge_like_the_code(genes: Any, individuals: Any, size: int, longest: int, passing: Any, frames: Any) -> None:
+@inline_function
+def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int, passing: Any, frames: Any) -> None:
     """Faithful: set the fitness of all individuals, depth first, children in the order of the games that reach them."""
     for row in range(size):
         individuals[row].fitness, passing[0, row] = UNSET, row
@@ -220,15 +220,15 @@ def judge_like_the_code(genes: Any, individuals: Any, size: int, longest: int, p
                 enter_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
     for row in range(size):
         if individuals[row].copy != 0:
-            individuals[row].fitness = FITNESS_OF_COPIES
+            individuals[row].fitness = COPY_FITNESS
         elif individuals[row].fitness == UNSET:
             individuals[row].fitness = longest + 1
 
 
-@inlined
-def choice_of_the_code(individuals: Any, size: int) -> int:
+@inline_function
+def choose_faithfully(individuals: Any, size: int) -> int:
     """Faithful: the fittest game judged won, else the fittest drawn, else the least fit lost one; first on ties."""
-    best, best_value, best_fitness = int64(NOBODY), int64(BELOW_ALL), int64(UNSET)
+    best, best_value, best_fitness = int64(NO_INDEX), int64(BELOW_ALL), int64(UNSET)
     for row in range(size):
         value, fitness = int64(individuals[row].judged), int64(individuals[row].fitness)
         if value == UNKNOWN:
@@ -240,7 +240,7 @@ def choice_of_the_code(individuals: Any, size: int) -> int:
     return best
 
 
-@inlined
+@inline_function
 def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None:
     """Put the first ``size`` of ``order`` into the order of falling fitness, older before younger on ties."""
     filled = 0
@@ -253,22 +253,22 @@ def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None
         order[i] = spare[i]
 
 
-@inlined
+@inline_function
 def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed: int, index: int) -> int:
     """The fittest of ``entrants`` individuals drawn with replacement, first drawn on ties, one word each."""
-    best = int64(order[below(draw(seed, index), size)])
+    best = int64(order[integer_below(draw(seed, index), size)])
     for k in range(1, entrants):
-        row = int64(order[below(draw(seed, index + k), size)])
+        row = int64(order[integer_below(draw(seed, index + k), size)])
         if individuals[row].fitness > individuals[best].fitness:
             best = row
     return best
 
 
-@inlined
-def point_of_mutation(length: int, word: int, faithful: bool) -> int:
+@inline_function
+def mutation_point(length: int, word: int, faithful: bool) -> int:
     """The number of moves of a game that are kept: fewer than all; faithful: at least half of them."""
     least = length // 2 if faithful else int64(0)
-    return least + below(word, length - least)
+    return least + integer_below(word, length - least)
 
 
 @turn
@@ -276,8 +276,8 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
     settings = params(agent)
     population, offspring, generations = int64(settings[0]), int64(settings[1]), int64(settings[2])
     entrants, faithful, rows = int64(settings[3]), settings[4] != 0.0, int64(settings[5])
-    genes, individuals, order, spare, nodes = memory(agent, rows)
-    passing, frames = memory_of_the_code(agent, rows)
+    genes, individuals, order, spare, nodes = scratch_arrays(agent, rows)
+    passing, frames = faithful_scratch_arrays(agent, rows)
     index, size, longest = int64(0), population, int64(0)
     for row in range(rows):
         order[row] = uint64(row)
@@ -289,7 +289,7 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
             for child in range(size, size + offspring):
                 parent = hold_tournament(individuals, order, size, entrants, seed, index)
                 index += entrants
-                kept = point_of_mutation(int64(individuals[parent].length), draw(seed, index), faithful)
+                kept = mutation_point(int64(individuals[parent].length), draw(seed, index), faithful)
                 index += 1
                 row = int64(order[child])
                 for k in range(kept):
@@ -297,12 +297,12 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
                 index = finish_game(genes[row], individuals[row], position, kept, seed, index, rules)
             size += offspring
         if faithful:
-            judge_like_the_code(genes, individuals, size, longest, passing, frames)
+            set_fitness_faithfully(genes, individuals, size, longest, passing, frames)
         else:
-            judge(genes, individuals, order, size, nodes)
+            set_fitness(genes, individuals, order, size, nodes)
             sort_by_fitness(individuals, order, spare, size)
             size = population
-    best = choice_of_the_code(individuals, size) if faithful else int64(order[0])
+    best = choose_faithfully(individuals, size) if faithful else int64(order[0])
     move = int64(genes[best, 0])
     return encode_turn(move_cell(move), move_gift(move))
 
@@ -341,16 +341,16 @@ class GeneticMinimax(KernelAgent):
         tournament: int | None = None,
         faithful: bool = False,
     ) -> None:
-        self.population = checked_whole("population", population, 1, MOST_INDIVIDUALS)
-        self.offspring = checked_whole("offspring", offspring, 1, MOST_INDIVIDUALS)
-        self.generations = checked_whole("generations", generations, 1, MOST_INDIVIDUALS)
-        self.faithful = checked_flag("faithful", faithful)
-        usual = TOURNAMENT_OF_THE_CODE if faithful else TOURNAMENT
-        self.tournament = usual if tournament is None else checked_whole("tournament", tournament, 1, MOST_INDIVIDUALS)
+        self.population = check_integer("population", population, 1, MAX_INDIVIDUALS)
+        self.offspring = check_integer("offspring", offspring, 1, MAX_INDIVIDUALS)
+        self.generations = check_integer("generations", generations, 1, MAX_INDIVIDUALS)
+        self.faithful = check_flag("faithful", faithful)
+        usual = FAITHFUL_TOURNAMENT if faithful else TOURNAMENT
+        self.tournament = usual if tournament is None else check_integer("tournament", tournament, 1, MAX_INDIVIDUALS)
         self.rows = population + offspring * (generations if faithful else 1)
-        if self.rows > MOST_INDIVIDUALS:
+        if self.rows > MAX_INDIVIDUALS:
             raise ValueError(
-                f"population={population} with all offspring is {self.rows}, above {MOST_INDIVIDUALS} games"
+                f"population={population} with all offspring is {self.rows}, above {MAX_INDIVIDUALS} games"
             )
 
     def knowledge(self, rules: Rules) -> Knowledge:

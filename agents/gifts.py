@@ -16,35 +16,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, table, turn
-from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
+from agents.learning.policy import Policy, check_ascending, check_columns, check_no_wrong_row, check_range
 from agents.random import random_cell
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position, after_placing
+from quarto.jit import inline_function, int64, uint64
+from quarto.position import ALL_CELLS, Position, place_hand
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.threats import SAFE_PIECES, VALUES, danger, winning_cells
+from quarto.threats import SAFE_PIECES, VALUES, danger_byte, winning_cells
 
 GIFT = "gift"  # the kind of policy that has a row for each combination of features
 FEATURES = {"pieces": CELLS, "wins": CELLS + 1, "safe": PIECES, "dangers": VALUES + 1}  # number of values, from 0
 COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
 
 
-@inlined
-def features_of(lanes: int, occupied: int, gift: int, others: int, rules: Any) -> int:
+@inline_function
+def encode_features(lanes: int, occupied: int, gift: int, others: int, rules: Any) -> int:
     """The features of a gift as one number below ``COMBINATIONS``; ``others`` are the other pieces left (16 bits)."""
-    threats = danger(lanes, occupied, rules)
+    threats = danger_byte(lanes, occupied, rules)
     wins = int64(popcount(winning_cells(lanes, occupied, gift, rules)))
     safe = int64(popcount(others & SAFE_PIECES[threats]))
     combination = int64(popcount(occupied)) * (CELLS + 1) + wins
     return (combination * PIECES + safe) * (VALUES + 1) + int64(popcount(threats))
 
 
-UNSEEN = 0  # index of the parameter: the risk of features that the policy has no row for
+UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy has no row for
 
 
-@inlined
-def least_risk(position: Position, word: int, rules: Any, agent: Any) -> int:
+@inline_function
+def least_risk_gift(position: Position, word: int, rules: Any, agent: Any) -> int:
     """The gift of the least risk, NONE if no piece is left. Ties: the first, counted from a random piece on."""
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
@@ -52,9 +52,9 @@ def least_risk(position: Position, word: int, rules: Any, agent: Any) -> int:
         piece = (start + i) & (PIECES - 1)
         if (position.available >> piece) & 1:
             others = position.available & ~(int64(1) << piece)
-            risk = risks[features_of(position.lanes, position.occupied, piece, others, rules)]
+            risk = risks[encode_features(position.lanes, position.occupied, piece, others, rules)]
             if np.isnan(risk):
-                risk = params(agent)[UNSEEN]
+                risk = params(agent)[UNSEEN_RISK]
             if risk < least:
                 least, choice = risk, int64(piece)
     return choice
@@ -67,8 +67,8 @@ def gifts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand != NONE:
         wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
         cell = int64(lowest_bit(wins)) if wins != 0 else random_cell(word, ~position.occupied & ALL_CELLS)
-        after = after_placing(position, cell)
-    return encode_turn(cell, least_risk(after, word, rules, agent))
+        after = place_hand(position, cell)
+    return encode_turn(cell, least_risk_gift(after, word, rules, agent))
 
 
 class Gifts(KernelAgent):
@@ -86,21 +86,21 @@ class Gifts(KernelAgent):
     def __init__(self, policy: Policy | None = None) -> None:
         self._knowledge = Knowledge(params=np.array([0.5]), table=np.full(COMBINATIONS, np.nan))
         if policy is not None:
-            combinations, risks = _checked(policy)
+            combinations, risks = _check_policy(policy)
             self._knowledge.table[combinations] = risks
-            self._knowledge.params[UNSEEN] = risks.mean() if len(risks) else 0.5
+            self._knowledge.params[UNSEEN_RISK] = risks.mean() if len(risks) else 0.5
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return self._knowledge
 
 
-def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _check_policy(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Combination of features and risk of each row. Raises ``ValueError`` for values that no derivation makes."""
     names: dict[str, type[Any]] = {**dict.fromkeys(FEATURES, np.int64), "risk": np.float64}
-    *features, risk = checked_columns(policy, GIFT, "gifts", names)
+    *features, risk = check_columns(policy, GIFT, "gifts", names)
     by_name = dict(zip(FEATURES, features, strict=True))
     for name, values in FEATURES.items():
-        check_within(name, by_name[name], 0, values - 1)
+        check_range(name, by_name[name], 0, values - 1)
     check_ascending(by_name)
-    refuse("risk", risk, (risk < 0.0) | (risk > 1.0), "is not from 0 to 1")
+    check_no_wrong_row("risk", risk, (risk < 0.0) | (risk > 1.0), "is not from 0 to 1")
     return np.ravel_multi_index(tuple(features), tuple(FEATURES.values())), risk

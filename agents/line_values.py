@@ -19,23 +19,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
-from agents.base.parameters import checked_probability
-from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, WORDS, place_on_lines, read_lines, survey
-from agents.learning.line_features import MOST_FEATURES, WON_AFTER, features_of, mark_of, words_of
-from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
+from agents.base.parameters import check_probability
+from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, WORDS, compute_lines, place_on_lines, survey_board
+from agents.learning.line_features import (
+    MAX_FEATURES,
+    WON_AFTER,
+    build_feature_words,
+    compute_feature_hash,
+    compute_features,
+)
+from agents.learning.policy import Policy, check_ascending, check_columns, check_no_wrong_row, check_range
 from agents.semi_random import gift_turn
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import float64, inlined, int64, kernel
+from quarto.jit import float64, inline_function, int64, kernel
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
-from quarto.rng import draw, unit
+from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import SAFE_PIECES, winning_cells
 
 LINE_VALUES = "line_values"  # the kind of policy
 NOT_LOST, WON = 0, 1  # the heads
 HEADS = 2
-DECIDED = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])  # [3, HEADS] chances if lost, drawn, won
+DECIDED_CHANCES = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])  # [3, HEADS] chances if lost, drawn, won
 STEEPEST = 20.0  # |logit| beyond which a chance no longer changes
 STEPS = 32  # of the table of chances, for each unit of the logit
 CHANCES = np.array(
@@ -45,15 +51,15 @@ CHANCES = np.array(
     ]
 )
 UNIT = 2.0**-11
-MOST_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
-MOST_UNITS = 120
+MAX_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
+MAX_UNITS = 120
 ALL_TURNS = (ALL_CELLS, ALL_PIECES)  # in Python; kernels take ``all_turns``
 COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": np.float64}
-LINES_MARK = "lines"  # the parameter of a policy
+FEATURE_HASH = "lines"  # the parameter of a policy
 
 
-@inlined
-def chance_of(logit: float) -> float:
+@inline_function
+def sigmoid(logit: float) -> float:
     """1 / (1 + exp(-logit)), by linear interpolation: to 4e-5, and the same on every machine."""
     steps = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
     index = int64(steps)
@@ -61,7 +67,7 @@ def chance_of(logit: float) -> float:
     return float64(CHANCES[index] * (1.0 - part) + CHANCES[index + 1] * part)
 
 
-class Work(NamedTuple):
+class WorkMemory(NamedTuple):
     """Memory that one thread works in."""
 
     risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
@@ -75,14 +81,14 @@ class Work(NamedTuple):
     gifts: NDArray[np.int64]  # [R, K] NONE: there are fewer turns
 
 
-@inlined
-def work_memory(risks: Any, kept: int) -> Work:
+@inline_function
+def allocate_work_memory(risks: Any, kept: int) -> WorkMemory:
     """Memory for the best ``kept`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
-    return Work(
+    return WorkMemory(
         risks,
         np.empty((5, BOARD), np.int64),
-        np.empty(MOST_FEATURES, np.int64),
-        np.empty(HEADS + MOST_UNITS, np.int32),
+        np.empty(MAX_FEATURES, np.int64),
+        np.empty(HEADS + MAX_UNITS, np.int32),
         np.empty(HEADS, np.float64),
         np.empty((risks.shape[0], kept), np.float64),
         np.empty((risks.shape[0], kept), np.int64),
@@ -97,7 +103,7 @@ class Weights(NamedTuple):
     stages: NDArray[np.uint64]  # [32] for each number of pieces: where its weights begin, and the number of its units
 
 
-@inlined
+@inline_function
 def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
     """Add the rows of ``count`` features, from ``base`` on in ``values``, to ``sums`` [width].
 
@@ -119,13 +125,13 @@ def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
             sums[k] = sums[k] + one[k] + two[k] + three[k] + four[k]
 
 
-@inlined
-def sum_up(work: Work, count: int, stage: int, features: int, weights: Weights) -> None:
+@inline_function
+def compute_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
     """The chance of each head into ``work.chances``; ``count`` is what ``features_of`` returned."""
     values, sums = weights.values, work.sums
     if count < 0:
         for head in range(HEADS):  # numba takes seconds to compile the copying of a slice
-            work.chances[head] = DECIDED[count + 3, head]
+            work.chances[head] = DECIDED_CHANCES[count + 3, head]
         return
     base, units = int64(weights.stages[2 * stage]), int64(weights.stages[2 * stage + 1])
     width = HEADS + units
@@ -136,11 +142,11 @@ def sum_up(work: Work, count: int, stage: int, features: int, weights: Weights) 
         outputs, inner = values[output : output + units], sums[HEADS:width]
         for k in range(units):
             total += int64(outputs[k]) * max(int64(inner[k]), 0)
-        work.chances[head] = chance_of((float64(sums[head]) + float64(total) * UNIT) * UNIT)
+        work.chances[head] = sigmoid((float64(sums[head]) + float64(total) * UNIT) * UNIT)
 
 
-@inlined
-def keep_turn(row: int, value: float, cell: int, gift: int, work: Work) -> None:
+@inline_function
+def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) -> None:
     """Put a turn among the best of a risk, behind those of its value; the last one is left out."""
     rank = work.top.shape[1] - 1
     while rank > 0 and work.top[row, rank - 1] < value:
@@ -150,15 +156,15 @@ def keep_turn(row: int, value: float, cell: int, gift: int, work: Work) -> None:
     work.top[row, rank], work.cells[row, rank], work.gifts[row, rank] = value, cell, gift
 
 
-@inlined
-def all_turns() -> Any:
+@inline_function
+def all_cells_and_pieces() -> Any:
     """``ALL_TURNS`` as numbers of a type: the constants themselves would have all be compiled a second time."""
     return int64(ALL_CELLS), int64(ALL_PIECES)
 
 
 @kernel()
-def judge_turns(
-    lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: Work, among: Any
+def rank_turns(
+    lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: WorkMemory, among: Any
 ) -> None:
     """The best safe turns for each risk, first on ties by cell, then by gift, into ``work``.
 
@@ -169,7 +175,7 @@ def judge_turns(
     last = work.top.shape[1] - 1
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
     before, board = work.boards[0], work.boards[1]
-    read_lines(lanes, occupied, words, before)
+    compute_lines(lanes, occupied, words, before)
     features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS & among[0], occupied
     if hand == NONE:
         empty, board = int64(1), before  # one round, without a placement
@@ -181,34 +187,34 @@ def judge_turns(
         else:
             filled = occupied | int64(1) << cell
             place_on_lines(before, hand, cell, words, board)
-        survey(filled, words, board)
+        survey_board(filled, words, board)
         stage, safe = int64(popcount(filled)), available & SAFE_PIECES[board[DANGERS]] & among[1]
         while safe != 0:
             gift = lowest_bit(safe)
             safe &= safe - 1
             left = available & ~(int64(1) << gift)
-            count = features_of(filled, gift, left, words, board, work.boards[2:], work.found)
-            sum_up(work, count, stage, features, weights)
+            count = compute_features(filled, gift, left, words, board, work.boards[2:], work.found)
+            compute_chances(work, count, stage, features, weights)
             for row in range(work.risks.shape[0]):
                 risk = work.risks[row]
                 value = (1.0 - risk) * work.chances[NOT_LOST] + risk * work.chances[WON]
                 if value > work.top[row, last]:
-                    keep_turn(row, value, cell, gift, work)
+                    insert_turn(row, value, cell, gift, work)
             if count == WON_AFTER and last == 0:
                 return  # no other turn is better
 
 
-def stage_words(features: int, units: Any) -> Any:
+def stage_size(features: int, units: Any) -> Any:
     """The numbers of a stage: a row for each feature, and the output weights."""
     return features * (HEADS + units) + HEADS * units
 
 
-def units_of(weights: NDArray[np.int16], features: int) -> int:
+def count_hidden_units(weights: NDArray[np.int16], features: int) -> int:
     """The number of hidden units of a stage by its weights."""
     return (len(weights) - features * HEADS) // (features + HEADS)
 
 
-def columns_of(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
+def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
     """The table of a policy: a row for each weight that is not 0, ascending by pieces, feature and part.
 
     ``stages`` has the weights of both heads by number of pieces. Output weights follow the features: the number of
@@ -216,7 +222,7 @@ def columns_of(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[s
     """
     parts = []
     for pieces in sorted(stages):
-        indices, units = np.flatnonzero(stages[pieces]), units_of(stages[pieces], features)
+        indices, units = np.flatnonzero(stages[pieces]), count_hidden_units(stages[pieces], features)
         width = HEADS + units
         late = indices >= features * width
         output = indices - features * width
@@ -228,67 +234,67 @@ def columns_of(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[s
     return {name: column.astype(type_) for name, column, type_ in zip(COLUMNS, columns, types, strict=True)}
 
 
-class Reading(NamedTuple):
+class PackedWeights(NamedTuple):
     """A policy in the form that kernels read: ``weights_of`` these arrays."""
 
     keys: NDArray[np.uint64]  # [WORDS + 32] the words of the features, then ``Weights.stages``
     table: NDArray[np.float64]  # ``Weights.values``, four in each number
 
 
-@inlined
-def weights_of(reading_keys: Any, reading_table: Any) -> Weights:
+@inline_function
+def unpack_weights(reading_keys: Any, reading_table: Any) -> Weights:
     """The weights of a ``Reading``."""
     return Weights(reading_table.view(np.int16), reading_keys[WORDS:])
 
 
-def reading_of(policy: Policy, rules: Rules) -> Reading:
+def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
     """The weights of a policy for kernels.
 
     Raises ``ValueError`` for weights that were learned under rules with other lines, or of other features.
     """
-    if policy.parameters[LINES_MARK] != mark_of(rules):
+    if policy.parameters[FEATURE_HASH] != compute_feature_hash(rules):
         raise ValueError(
             f"its weights are for other lines than those of rules '{rules.name}', or for features of another version: "
             "build it again"
         )
-    words = words_of(rules)
+    words = build_feature_words(rules)
     features = int(words[STAGE_SIZE])
     pieces, feature, part = (np.asarray(policy.table[name], np.int64) for name in ("pieces", "feature", "part"))
-    check_within("feature", feature, 0, features + HEADS - 1)
+    check_range("feature", feature, 0, features + HEADS - 1)
     late = feature >= features
-    check_within("part", part[late], 0, MOST_UNITS - 1)
+    check_range("part", part[late], 0, MAX_UNITS - 1)
     units = np.zeros(CELLS, np.int64)
     np.maximum.at(units, pieces, np.where(late, part + 1, np.maximum(part - HEADS + 1, 0)))
-    sizes = stage_words(features, units)
+    sizes = stage_size(features, units)
     begins, width = np.cumsum(sizes) - sizes, HEADS + units[pieces]
     output = features * width + (feature - features) * units[pieces]
     values = np.zeros(-(-sizes.sum() // 4) * 4, np.int16)
     values[begins[pieces] + np.where(late, output, feature * width) + part] = policy.table["weight"] / UNIT
     stages = np.stack([begins, units], axis=-1).astype(np.uint64)
-    return Reading(np.concatenate([words, stages.reshape(-1)]), values.view(np.float64))
+    return PackedWeights(np.concatenate([words, stages.reshape(-1)]), values.view(np.float64))
 
 
 def check_weights(policy: Policy, player: str) -> None:
     """Raises ``ValueError`` for a policy that is not of this kind, or has rows or numbers that no learner makes."""
-    pieces, feature, part, weight = checked_columns(policy, LINE_VALUES, player, COLUMNS)
-    if not policy.parameters.get(LINES_MARK, -1.0) >= 0.0:
-        raise ValueError(f"policy of kind '{LINE_VALUES}' has no parameter '{LINES_MARK}' that is at least 0")
-    check_within("pieces", pieces, 0, CELLS - 1)
-    check_within("part", part, 0, HEADS + MOST_UNITS - 1)
+    pieces, feature, part, weight = check_columns(policy, LINE_VALUES, player, COLUMNS)
+    if not policy.parameters.get(FEATURE_HASH, -1.0) >= 0.0:
+        raise ValueError(f"policy of kind '{LINE_VALUES}' has no parameter '{FEATURE_HASH}' that is at least 0")
+    check_range("pieces", pieces, 0, CELLS - 1)
+    check_range("part", part, 0, HEADS + MAX_UNITS - 1)
     check_ascending({"pieces": pieces, "feature": feature, "part": part})
-    refuse("weight", weight, np.abs(weight) > MOST_WEIGHT, f"is not from -{MOST_WEIGHT} to {MOST_WEIGHT}")
-    refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-11: build the policy again")
+    check_no_wrong_row("weight", weight, np.abs(weight) > MAX_WEIGHT, f"is not from -{MAX_WEIGHT} to {MAX_WEIGHT}")
+    check_no_wrong_row("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-11: build the policy again")
 
 
-EXPLORATION, RISK, KNOWS = range(3)  # indices of the parameters
+EXPLORATION, RISK, HAS_POLICY = range(3)  # indices of the parameters
 COIN = 1  # index of the random word that decides whether to explore; word 0 is that of a turn without weights
 
 
-@inlined
+@inline_function
 def expected_result(position: Position, cell: int, gift: int, weights: Weights, agent: Any) -> float:
     """The chance to win less the chance to lose, after a turn."""
-    among, work = (int64(1) << max(cell, 0), int64(1) << gift), work_memory(np.full(1, 0.5), 1)
-    judge_turns(position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among)
+    among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
+    rank_turns(position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among)
     return float64(2.0 * work.top[0, 0] - 1.0)
 
 
@@ -299,11 +305,18 @@ def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
     settings = params(agent)
     if won:
         think(agent, 1.0, NO_VISITS)
-    explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
-    if not won and not explores and settings[KNOWS] > 0.0:
-        weights, work = weights_of(keys(agent), table(agent)), work_memory(np.full(1, settings[RISK]), 1)
-        judge_turns(
-            position.lanes, position.occupied, position.available, hand, keys(agent), weights, work, all_turns()
+    explores = settings[EXPLORATION] > 0.0 and unit_float(draw(seed, COIN)) < settings[EXPLORATION]
+    if not won and not explores and settings[HAS_POLICY] > 0.0:
+        weights, work = unpack_weights(keys(agent), table(agent)), allocate_work_memory(np.full(1, settings[RISK]), 1)
+        rank_turns(
+            position.lanes,
+            position.occupied,
+            position.available,
+            hand,
+            keys(agent),
+            weights,
+            work,
+            all_cells_and_pieces(),
         )
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
@@ -330,8 +343,8 @@ class LineValues(KernelAgent):
     kernel = line_values_turn
 
     def __init__(self, policy: Policy | None = None, risk: float = 0.25, exploration: float = 0.0) -> None:
-        self._risk = checked_probability("risk", risk)
-        self._exploration = checked_probability("exploration", exploration)
+        self._risk = check_probability("risk", risk)
+        self._exploration = check_probability("exploration", exploration)
         if policy is not None:
             check_weights(policy, "line_values")
         self._policy = policy
@@ -339,6 +352,8 @@ class LineValues(KernelAgent):
     def knowledge(self, rules: Rules) -> Knowledge:
         settings = np.array([self._exploration, self._risk, float(self._policy is not None)])
         if self._policy is None:
-            return Knowledge(settings, np.zeros(1), np.concatenate([words_of(rules), np.zeros(2 * CELLS, np.uint64)]))
-        reading = reading_of(self._policy, rules)
+            return Knowledge(
+                settings, np.zeros(1), np.concatenate([build_feature_words(rules), np.zeros(2 * CELLS, np.uint64)])
+            )
+        reading = pack_weights(self._policy, rules)
         return Knowledge(settings, reading.table, reading.keys)

@@ -8,46 +8,46 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, table, think, turn
-from agents.base.parameters import checked_flag, checked_number, checked_probability, checked_whole
+from agents.base.parameters import check_flag, check_integer, check_number, check_probability
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
-from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
-from agents.search.puct import puct_turn, words_of_nodes
+from agents.search.playout import LINE, NO_MOVE, NOT_OVER, move_cell, move_gift, play_move, playout
+from agents.search.puct import puct_tree_words, puct_turn
 from agents.search.tree import (
     LOST,
-    NOBODY,
+    NO_NODE,
     OPEN,
     WON,
     Tree,
+    add_child,
     add_node,
     best_child,
+    find_kept_reply,
     keep_tree,
-    kept_reply,
-    line_up,
-    make_child,
+    kept_tree_words,
+    line_up_children,
     recall_tree,
-    tree,
-    words_of_kept_tree,
-    words_of_tree,
+    scratch_tree,
+    tree_words,
 )
-from agents.search.valued import EXACT_FROM, valued_knowledge
-from quarto.jit import float64, inlined, int64, uint64
+from agents.search.valued import EXACT_FROM, build_search_knowledge
+from quarto.jit import float64, inline_function, int64, uint64
 from quarto.position import Position
 from quarto.rules import CELLS, Rules
 
 FINALS = ("visits", "value")
-MOST_ITERATIONS = 1_000_000
-MOST_TURNS = 9  # of one player in a game: the first gift and eight placements
+MAX_ITERATIONS = 1_000_000
+MAX_TURNS = 9  # of one player in a game: the first gift and eight placements
 
 
-@inlined
+@inline_function
 def reward(result: int, draw_reward: float) -> float:
     """The reward of a result (1, 0, -1) for the player who has it."""
     return 1.0 if result > 0 else (0.0 if result < 0 else draw_reward)
 
 
-@inlined
-def prove(nodes: Any, parent: int, child: int) -> None:
+@inline_function
+def prove_parent(nodes: Any, parent: int, child: int) -> None:
     """Prove the parent of a proven ``child``: it is lost if one child is won, and won if all children are lost."""
     if nodes[child].proven == WON:
         nodes[parent].proven = LOST
@@ -59,7 +59,7 @@ def prove(nodes: Any, parent: int, child: int) -> None:
             nodes[parent].proven = WON
 
 
-@inlined
+@inline_function
 def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
     """Add a result to all nodes of the path. It is the result of the player who moved into the last node."""
     nodes, path = grown.nodes, grown.path
@@ -68,7 +68,7 @@ def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, 
         node = nodes[number]
         if solver:
             if step < depth:
-                prove(nodes, number, int64(path[step + 1]))
+                prove_parent(nodes, number, int64(path[step + 1]))
             if node.proven != OPEN:
                 result = int64(1) if node.proven == WON else int64(-1)
         node.visits += 1
@@ -80,7 +80,7 @@ def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, 
         result = -result
 
 
-@inlined
+@inline_function
 def count_visit(grown: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
     """Faithful: add one visit to a node of the path, and compute its bound."""
     number = int64(grown.path[step])
@@ -91,7 +91,7 @@ def count_visit(grown: Tree, step: int, value: float, c: float, root_of_log: flo
     grown.spreads[number] = 0.0
 
 
-@inlined
+@inline_function
 def back_up_faithfully(grown: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
     """Add a value for the root's player to the path, as the study's code does.
 
@@ -112,7 +112,7 @@ def back_up_faithfully(grown: Tree, depth: int, value: float, expanded: bool, c:
         count_visit(grown, step, value, c, roots_of_logs[nodes[path[step - 1]].visits])
 
 
-@inlined
+@inline_function
 def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
     """The root's child to play: most visits, then best value, then made first; or best value, then made first.
 
@@ -120,8 +120,8 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
     """
     nodes = grown.nodes
     if nodes[0].unmade != NO_MOVE:
-        line_up(grown, 0, size)
-    best, best_rank, best_visits, best_value = int64(NOBODY), int64(-1), int64(-1), -math.inf
+        line_up_children(grown, 0, size)
+    best, best_rank, best_visits, best_value = int64(NO_NODE), int64(-1), int64(-1), -math.inf
     first = int64(nodes[0].child)
     for child in range(first, first + nodes[0].made):
         node = nodes[child]
@@ -137,7 +137,7 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
     return best
 
 
-@inlined
+@inline_function
 def expected_result(nodes: Any, chosen: int) -> float:
     """The result that the player expects, from -1 to 1: proven, or by the mean reward of all turns that were searched.
 
@@ -152,25 +152,25 @@ def expected_result(nodes: Any, chosen: int) -> float:
     return float64(2.0 * total / visits - 1.0)
 
 
-@inlined
+@inline_function
 def start_tree(agent: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
     """Set up the first tree of a search, the kept one or the root alone; returns its size.
 
     A proven root that has lost its children could not choose among them, so it is made again.
     """
     if reuse:
-        reply = kept_reply(agent, position, rules)
-        if reply != NOBODY:
+        reply = find_kept_reply(agent, position, rules)
+        if reply != NO_NODE:
             size = recall_tree(agent, grown, reply, c, solver)
             if grown.nodes[0].made > 0 or grown.nodes[0].proven == OPEN:
                 return size
-    add_node(grown.nodes, 0, NO_MOVE, GOES_ON)
+    add_node(grown.nodes, 0, NO_MOVE, NOT_OVER)
     return int64(1)
 
 
 @turn
 def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    settings, roots_of_logs, grown = params(agent), table(agent), tree(agent)
+    settings, roots_of_logs, grown = params(agent), table(agent), scratch_tree(agent)
     nodes, path = grown.nodes, grown.path
     iterations, c, draw_reward = int64(settings[0]), settings[1], settings[2]
     by_value, faithful = settings[3] != 0.0, settings[4] != 0.0
@@ -181,10 +181,10 @@ def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
             break
         here, depth, state, expanded = int64(0), int64(0), position, False
         path[0] = uint64(0)
-        while nodes[here].visits > 0 and nodes[here].came_to == GOES_ON:
+        while nodes[here].visits > 0 and nodes[here].came_to == NOT_OVER:
             childless = nodes[here].made == 0
             if childless or nodes[here].unmade != NO_MOVE:
-                here, state, size, index = make_child(
+                here, state, size, index = add_child(
                     grown, here, size, state, (seed, index, faithful), safe_gifts, rules
                 )
                 expanded = childless
@@ -193,7 +193,7 @@ def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
                 state, _ = play_move(state, int64(nodes[here].move), rules)
             depth += 1
             path[depth] = uint64(here)
-        if nodes[here].came_to == GOES_ON:
+        if nodes[here].came_to == NOT_OVER:
             result, index = playout(state, seed, index, rules)
             result = -result
         else:
@@ -268,15 +268,15 @@ class Mcts(KernelAgent):
         value: Policy | None = None,
         exact_from: int = EXACT_FROM,
     ) -> None:
-        self.iterations = checked_whole("iterations", iterations, 2, MOST_ITERATIONS)  # the first has no turn yet
-        self.c = checked_number("c", c)
+        self.iterations = check_integer("iterations", iterations, 2, MAX_ITERATIONS)  # the first has no turn yet
+        self.c = check_number("c", c)
         if c < 0:
             raise ValueError(f"c={c} is below 0: exploring would be punished")
-        self.draw_reward = checked_probability("draw_reward", draw_reward)
-        self.faithful = checked_flag("faithful", faithful)
-        self.solver = checked_flag("solver", solver)
-        self.safe_gifts = checked_flag("safe_gifts", safe_gifts)
-        self.reuse = checked_flag("reuse", reuse)
+        self.draw_reward = check_probability("draw_reward", draw_reward)
+        self.faithful = check_flag("faithful", faithful)
+        self.solver = check_flag("solver", solver)
+        self.safe_gifts = check_flag("safe_gifts", safe_gifts)
+        self.reuse = check_flag("reuse", reuse)
         self.most_kept = iterations if reuse else 0  # nodes from one turn to the next
         if final not in (None, *FINALS):
             raise ValueError(f"final={final!r} is neither null nor one of {', '.join(FINALS)}")
@@ -287,7 +287,7 @@ class Mcts(KernelAgent):
         if value is not None:
             check_weights(value, "mcts")
         self.value = value
-        self.exact_from = checked_whole("exact_from", exact_from, 5, CELLS)
+        self.exact_from = check_integer("exact_from", exact_from, 5, CELLS)
         others = {"draw_reward": draw_reward, "final": final, "faithful": faithful, "solver": solver}
         for name, given in (others | {"safe_gifts": safe_gifts, "reuse": reuse}).items() if value else ():
             if given:
@@ -300,18 +300,20 @@ class Mcts(KernelAgent):
     def knowledge(self, rules: Rules) -> Knowledge:
         if self.value is not None:
             settings = [float(self.iterations), self.c]
-            return valued_knowledge(self.value, rules, self.exact_from, settings, words_of_nodes(self.iterations))
+            return build_search_knowledge(
+                self.value, rules, self.exact_from, settings, puct_tree_words(self.iterations)
+            )
         if self.safe_gifts and rules.mover_chooses:
             raise ValueError("safe_gifts=true has no meaning where the mover chooses the piece: nothing is given")
         by_value = self.final == "value"
         flags = (by_value, self.faithful, self.solver, self.safe_gifts)
         # Faithful counts some visits twice; a kept root has those of all turns that a player may have.
-        most_visits = self.iterations * (MOST_TURNS if self.reuse else 2) + 1
+        most_visits = self.iterations * (MAX_TURNS if self.reuse else 2) + 1
         # Rounded, so that logarithms which differ in their last bit from machine to machine lead to the same games.
         roots_of_logs = np.sqrt(np.log(np.maximum(np.arange(most_visits + 1), 1)).round(12))
         return Knowledge(
             params=np.array([self.iterations, self.c, self.draw_reward, *flags], np.float64),
             table=roots_of_logs,
-            scratch_size=words_of_tree(self.iterations + self.most_kept + 1),
-            game_words=words_of_kept_tree(self.most_kept) if self.reuse else 0,
+            scratch_size=tree_words(self.iterations + self.most_kept + 1),
+            game_words=kept_tree_words(self.most_kept) if self.reuse else 0,
         )

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, UNBOUNDED, WHOLE, best_turn
+from agents.alpha_beta import FULL_SHARE, MEMORY_SIZE, SHARE_EVALUATION, TURN_BITS, UNBOUNDED, best_turn
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
-from agents.base.parameters import checked_flag, checked_whole
+from agents.base.parameters import check_flag, check_integer
 from agents.random import random_piece
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
+from quarto.jit import inline_function, int64, kernel
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, give_piece, place_hand
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -34,45 +34,45 @@ from quarto.threats import safe_pieces, winning_cells
 NO_TURN = 0xFFFF  # neither cell nor gift
 
 
-@inlined
-def with_turn(value: int, turn: int) -> int:
+@inline_function
+def pack_value_and_turn(value: int, turn: int) -> int:
     """A value above its encoded turn, in one integer."""
     return (int64(value) << TURN_BITS) | int64(turn)
 
 
-@inlined
+@inline_function
 def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
     """The value of a board without a line at the depth limit, to the side that began."""
     left = position.available | (int64(1) << position.hand)
     safe = int64(popcount(left & safe_pieces(position.lanes, position.occupied, rules)))
-    share = WHOLE * safe // int64(popcount(left))
-    return share if maximising else WHOLE - share
+    share = FULL_SHARE * safe // int64(popcount(left))
+    return share if maximising else FULL_SHARE - share
 
 
-@inlined
+@inline_function
 def line_value(given: Position, depth: int, maximising: bool, turn: int) -> int:
     """The value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
     if not maximising or depth == 0:
-        return with_turn(WHOLE, turn)
+        return pack_value_and_turn(FULL_SHARE, turn)
     if given.available == 0:
-        return with_turn(UNBOUNDED, NO_TURN)
+        return pack_value_and_turn(UNBOUNDED, NO_TURN)
     reply = encode_turn(lowest_bit(~given.occupied & ALL_CELLS), lowest_bit(given.available))
-    return with_turn(WHOLE, reply)  # the other side goes on, and each of its turns is worth as much
+    return pack_value_and_turn(FULL_SHARE, reply)  # the other side goes on, and each of its turns is worth as much
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
 def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any) -> int:
     """The value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
     if depth == 0:
-        return with_turn(leaf_value(position, maximising, rules), turn)
-    best = with_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
+        return pack_value_and_turn(leaf_value(position, maximising, rules), turn)
+    best = pack_value_and_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    empty, enough = ~position.occupied & ALL_CELLS, int64(WHOLE if maximising else 0)
+    empty, enough = ~position.occupied & ALL_CELLS, int64(FULL_SHARE if maximising else 0)
     while empty != 0 and alpha < beta and best >> TURN_BITS != enough:
         cell, gifts = lowest_bit(empty), position.available
-        placed = after_placing(position, cell)
+        placed = place_hand(position, cell)
         while gifts != 0 and alpha < beta and best >> TURN_BITS != enough:
-            given = after_giving(placed, lowest_bit(gifts))
+            given = give_piece(placed, lowest_bit(gifts))
             this = int64(encode_turn(cell, given.hand))
             if (wins >> cell) & 1:
                 found = line_value(given, depth - 1, maximising, this)
@@ -90,21 +90,21 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
     return best
 
 
-@inlined
+@inline_function
 def study_a_turn(position: Position, depth: int, rules: Any) -> int:
     """The turn that the code's search returns, below its value: see ``leaf_turn``; both parts NONE if it finds none."""
     return leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 
 
-@inlined
-def cell_of(found: int) -> int:
+@inline_function
+def decode_cell(found: int) -> int:
     """The cell of a turn with its value, or NONE."""
     cell = int64(found & 0xFF)
     return cell if cell != 0xFF else int64(NONE)
 
 
-@inlined
-def gift_of(found: int) -> int:
+@inline_function
+def decode_gift(found: int) -> int:
     """The gift of a turn with its value, or NONE."""
     gift = int64((found >> 8) & 0xFF)
     return gift if gift != 0xFF else int64(NONE)
@@ -117,8 +117,8 @@ def minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, gift)
     if settings[1] == 0.0:
-        return best_turn(position, int64(settings[0]), SHARES, rules, agent) & 0xFFFF
-    cell = cell_of(study_a_turn(position, int64(settings[0]), rules))
+        return best_turn(position, int64(settings[0]), SHARE_EVALUATION, rules, agent) & 0xFFFF
+    cell = decode_cell(study_a_turn(position, int64(settings[0]), rules))
     return encode_turn(cell if cell != NONE else lowest_bit(~position.occupied & ALL_CELLS), gift)
 
 
@@ -140,8 +140,8 @@ class Minimax(KernelAgent):
     kernel = minimax_turn
 
     def __init__(self, depth: int = 1, faithful: bool = False) -> None:
-        self.depth = checked_whole("depth", depth, 1, CELLS)
-        self.faithful = checked_flag("faithful", faithful)
+        self.depth = check_integer("depth", depth, 1, CELLS)
+        self.faithful = check_flag("faithful", faithful)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return Knowledge(params=np.array([float(self.depth), float(self.faithful)]), scratch_size=MEMORY_SIZE)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, best_turn
+from agents.alpha_beta import FULL_SHARE, MEMORY_SIZE, SHARE_EVALUATION, TURN_BITS, best_turn
 from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
-from agents.base.parameters import checked_flag, checked_version, checked_whole
-from agents.minimax import NO_TURN, cell_of, gift_of, study_a_turn
+from agents.base.parameters import check_flag, check_integer, check_version
+from agents.minimax import NO_TURN, decode_cell, decode_gift, study_a_turn
 from agents.random import random_piece
 from agents.rule_based import (
     EARLIER,
@@ -18,12 +18,12 @@ from agents.rule_based import (
     VERSIONS,
     first_gift,
     mirror_or_random_cell,
-    mirrored_cell,
-    remember_found,
+    remember_search_turn,
+    rule_of_thumb_cell,
     rule_of_thumb_gift,
 )
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64
+from quarto.jit import inline_function, int64
 from quarto.position import Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
@@ -33,7 +33,7 @@ NOT_LOST = 0.0  # percent: a turn that is worth more is accepted
 VERSION = 3  # index of the parameter, after the three that say when a searched turn is accepted
 
 
-@inlined
+@inline_function
 def accepted_turn(position: Position, when: Any, rules: Any, agent: Any) -> int:
     """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
@@ -42,11 +42,11 @@ def accepted_turn(position: Position, when: Any, rules: Any, agent: Any) -> int:
     """
     if popcount(position.available) >= int64(when[0]):
         return int64(NO_TURN)
-    found = best_turn(position, int64(when[1]), SHARES, rules, agent)
-    return found & 0xFFFF if 50 * ((found >> TURN_BITS) + WHOLE) > when[2] * WHOLE else int64(NO_TURN)
+    found = best_turn(position, int64(when[1]), SHARE_EVALUATION, rules, agent)
+    return found & 0xFFFF if 50 * ((found >> TURN_BITS) + FULL_SHARE) > when[2] * FULL_SHARE else int64(NO_TURN)
 
 
-@inlined
+@inline_function
 def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     """The cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
 
@@ -59,11 +59,11 @@ def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
         return encode_turn(lowest_bit(wins), NONE)
     if 1 + popcount(position.available) < int64(settings[0]):
         found = study_a_turn(position, int64(settings[1]), rules)
-        cell = cell_of(found)
-        if cell != NONE and 100 * (found >> TURN_BITS) > settings[2] * WHOLE:
-            remember_found(position, cell, agent)
+        cell = decode_cell(found)
+        if cell != NONE and 100 * (found >> TURN_BITS) > settings[2] * FULL_SHARE:
+            remember_search_turn(position, cell, agent)
             return found & 0xFFFF
-    return encode_turn(mirrored_cell(position, settings[VERSION] != 0.0, seed, agent), NONE)
+    return encode_turn(rule_of_thumb_cell(position, settings[VERSION] != 0.0, seed, agent), NONE)
 
 
 @turn
@@ -76,7 +76,7 @@ def mixed_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
         accepted = accepted_turn(position, params(agent), rules, agent)
-        cell, gift = cell_of(accepted), gift_of(accepted)
+        cell, gift = decode_cell(accepted), decode_gift(accepted)
     if cell == NONE:
         cell = mirror_or_random_cell(position, word)
     if gift == NONE:
@@ -89,7 +89,7 @@ def mixed_program_turn(position: Position, seed: int, rules: Any, agent: Any) ->
     if position.hand == NONE:
         return encode_turn(NONE, first_gift(position, seed, rules, agent))
     chosen = program_turn(position, seed, rules, agent)
-    cell, gift = cell_of(chosen), gift_of(chosen)
+    cell, gift = decode_cell(chosen), decode_gift(chosen)
     return encode_turn(cell, gift if gift != NONE else rule_of_thumb_gift(position, cell, rules))
 
 
@@ -114,17 +114,17 @@ class Mixed(KernelAgent):
     """
 
     kernel = mixed_turn
-    by_text = (8, 4)  # fewer unused pieces than this, placements ahead
-    by_code = (6, 3)
+    text_parameters = (8, 4)  # fewer unused pieces than this, placements ahead
+    code_parameters = (6, 3)
 
     def __init__(
         self, few_unused: int | None = None, depth: int | None = None, faithful: bool = False, version: str = LAST
     ) -> None:
-        self.faithful = checked_flag("faithful", faithful)
-        self.version = checked_version(version, faithful, VERSIONS)
-        usual_unused, usual_depth = self.by_code if faithful else self.by_text
-        self.few_unused = checked_whole("few_unused", usual_unused if few_unused is None else few_unused, 0, PIECES)
-        self.depth = checked_whole("depth", usual_depth if depth is None else depth, 1, CELLS)
+        self.faithful = check_flag("faithful", faithful)
+        self.version = check_version(version, faithful, VERSIONS)
+        usual_unused, usual_depth = self.code_parameters if faithful else self.text_parameters
+        self.few_unused = check_integer("few_unused", usual_unused if few_unused is None else few_unused, 0, PIECES)
+        self.depth = check_integer("depth", usual_depth if depth is None else depth, 1, CELLS)
 
     def turn_kernel(self) -> TurnKernel:
         return mixed_program_turn if self.faithful else mixed_turn

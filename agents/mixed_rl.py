@@ -8,41 +8,41 @@ import numpy as np
 
 from agents.alpha_beta import MEMORY_SIZE
 from agents.base.agent import Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.base.parameters import checked_whole
+from agents.base.parameters import check_integer
 from agents.learning.policy import Policy
-from agents.minimax import cell_of, gift_of
+from agents.minimax import decode_cell, decode_gift
 from agents.mixed import Mixed, accepted_turn, program_turn
 from agents.random import random_piece
-from agents.rl_tabular import checked_counters, counted_cell, counted_gift, knowledge_of
+from agents.rl_tabular import best_counter_cell, best_counter_gift, build_counter_knowledge, check_counters
 from agents.rule_based import GAME_WORDS, mirror_or_random_cell, mirror_piece
 from quarto.bits import lowest_bit
 from quarto.jit import int64
-from quarto.position import Position, after_placing
+from quarto.position import Position, place_hand
 from quarto.rng import draw
 from quarto.rules import NONE, Rules
 from quarto.threats import winning_cells
 
-ALL = 100  # percent
+ALL_PERCENT = 100  # percent
 
 
 @turn
 def mixed_rl_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word, tables, words, values = draw(seed, 0), symmetry_tables(agent), keys(agent), table(agent)
     if position.hand == NONE:
-        gift = counted_gift(position, tables, words, values)
+        gift = best_counter_gift(position, tables, words, values)
         return encode_turn(NONE, gift if gift != NONE else random_piece(word, position.available))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
         accepted = accepted_turn(position, params(agent), rules, agent)
-        cell, gift = cell_of(accepted), gift_of(accepted)
+        cell, gift = decode_cell(accepted), decode_gift(accepted)
     if cell == NONE:
-        cell = counted_cell(position, tables, words, values)
+        cell = best_counter_cell(position, tables, words, values)
     if cell == NONE:
         cell = mirror_or_random_cell(position, word)
     if gift == NONE:
-        gift = counted_gift(after_placing(position, cell), tables, words, values)
+        gift = best_counter_gift(place_hand(position, cell), tables, words, values)
     if gift == NONE:
         gift = mirror_piece(position.available, position.hand)
     return encode_turn(cell, gift)
@@ -53,7 +53,7 @@ def mixed_rl_program_turn(position: Position, seed: int, rules: Any, agent: Any)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(draw(seed, 0), position.available))
     chosen = program_turn(position, seed, rules, agent)
-    cell, gift = cell_of(chosen), gift_of(chosen)
+    cell, gift = decode_cell(chosen), decode_gift(chosen)
     return encode_turn(cell, gift if gift != NONE else mirror_piece(position.available, position.hand))
 
 
@@ -80,8 +80,8 @@ class MixedRl(Mixed):
     """
 
     kernel = mixed_rl_turn
-    by_text = (7, 4)
-    by_code = (6, 3)
+    text_parameters = (7, 4)
+    code_parameters = (6, 3)
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class MixedRl(Mixed):
         faithful: bool = False,
     ) -> None:
         super().__init__(few_unused, depth, faithful)
-        self.above = checked_whole("above", above, 0, ALL)
-        self._columns = None if policy is None else checked_counters(policy, "mixed_rl")
+        self.above = check_integer("above", above, 0, ALL_PERCENT)
+        self._columns = None if policy is None else check_counters(policy, "mixed_rl")
 
     def turn_kernel(self) -> TurnKernel:
         return mixed_rl_program_turn if self.faithful else mixed_rl_turn
@@ -102,4 +102,4 @@ class MixedRl(Mixed):
         settings = [float(self.few_unused), float(self.depth), float(self.above)]
         if self.faithful:
             return Knowledge(params=np.array([*settings, 0.0]), game_words=GAME_WORDS)  # the last version
-        return knowledge_of(self._columns, np.array(settings), rules, MEMORY_SIZE)
+        return build_counter_knowledge(self._columns, np.array(settings), rules, MEMORY_SIZE)

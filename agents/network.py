@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
-from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS, encoded_turns
+from agents.learning.policy import Policy, check_ascending, check_columns, check_no_wrong_row, check_range
+from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES, encode_legal_turns
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE
 from quarto.views import BatchView
 
 NETWORK = "network"  # the kind of policy
 PLANES = (CELLS + 1) * ATTRIBUTES
-INPUTS = PLANES + TURNS
+INPUTS = PLANES + TURN_CODES
 UNIT = 2.0**-16  # weights are multiples of it, and units are rounded to it
-MOST = 64.0  # |weight|, and a unit: sums of so many products are exact in float64
-MOST_UNITS, MOST_LAYERS = 512, 8
+MAX_WEIGHT = 64.0  # |weight|, and a unit: sums of so many products are exact in float64
+MAX_UNITS, MAX_LAYERS = 512, 8
 COLUMNS: dict[str, type[Any]] = {"layer": np.int64, "row": np.int64, "column": np.int64, "weight": np.float64}
 
 Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [inputs, units] and biases [units] of each
 
 
-def inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
+def build_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
     """The inputs of a network: [N, INPUTS] int8.
 
     ``pieces`` [N, 17] are those on the cells and in the hand. A piece has an input for each attribute: 1 if it has the
@@ -35,13 +35,13 @@ def inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int
     return np.concatenate([seen, legal], axis=1, dtype=np.int8)
 
 
-def values_of(layers: Layers, seen: NDArray[np.int8]) -> NDArray[np.float64]:
+def compute_values(layers: Layers, seen: NDArray[np.int8]) -> NDArray[np.float64]:
     """The values of all actions: [N, 289]. Every sum is exact, so they do not depend on how positions are batched."""
     units = seen.astype(np.float64)
     for number, (weights, biases) in enumerate(layers, 1):
         units = units @ weights + biases
         if number < len(layers):
-            units = np.rint(np.clip(units, 0.0, MOST) / UNIT) * UNIT
+            units = np.rint(np.clip(units, 0.0, MAX_WEIGHT) / UNIT) * UNIT
     return units
 
 
@@ -58,52 +58,52 @@ class Network:
     choosers = ("opponent",)
 
     def __init__(self, policy: Policy | None = None) -> None:
-        self._layers = None if policy is None else _layers(policy)
+        self._layers = None if policy is None else _load_layers(policy)
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        pieces, legal = encoded_turns(batch.packed, batch.rules)
+        pieces, legal = encode_legal_turns(batch.packed, batch.rules)
         if self._layers is None:
             actions = rng.choice(0, legal)
         else:
-            actions = np.where(legal, values_of(self._layers, inputs(pieces, legal)), -np.inf).argmax(axis=1)
-        cells, gifts = np.divmod(actions, CHOICES)
+            actions = np.where(legal, compute_values(self._layers, build_inputs(pieces, legal)), -np.inf).argmax(axis=1)
+        cells, gifts = np.divmod(actions, GIFT_CODES)
         return np.where(cells == NO_CELL, NONE, cells), np.where(gifts == NO_GIFT, NONE, gifts)
 
 
-def policy_of(layers: Layers) -> Policy:
+def to_policy(layers: Layers) -> Policy:
     """Layers as a policy, with weights rounded to multiples of ``UNIT``.
 
     Raises ``ValueError`` for layers that no network has.
     """
     parts, width = [], INPUTS
     for number, (weights, biases) in enumerate(layers):
-        if np.shape(weights) != (width, np.size(biases)) or width > MOST_UNITS:
-            wanted = f"({width}, {np.size(biases)}), of at most {MOST_UNITS} inputs"
+        if np.shape(weights) != (width, np.size(biases)) or width > MAX_UNITS:
+            wanted = f"({width}, {np.size(biases)}), of at most {MAX_UNITS} inputs"
             raise ValueError(f"weights of layer {number} are {np.shape(weights)}, not {wanted}")
         rows = np.vstack([weights, np.ravel(biases)]).astype(np.float64)
         largest = np.abs(rows).max(initial=0.0)
-        if not largest <= MOST:
-            raise ValueError(f"a weight of layer {number} is {largest:g} in size: at most {MOST:g} is possible")
+        if not largest <= MAX_WEIGHT:
+            raise ValueError(f"a weight of layer {number} is {largest:g} in size: at most {MAX_WEIGHT:g} is possible")
         indices = np.indices(rows.shape).reshape(2, -1)
         parts.append((np.full(rows.size, number), *indices, np.rint(rows.ravel() / UNIT) * UNIT))
         width = np.size(biases)
-    if width != TURNS or not 0 < len(parts) <= MOST_LAYERS:
+    if width != TURN_CODES or not 0 < len(parts) <= MAX_LAYERS:
         found = f"{len(parts)} layers, the last of {width} units"
-        raise ValueError(f"{found}: a network has 1 to {MOST_LAYERS} layers, the last of {TURNS} units")
+        raise ValueError(f"{found}: a network has 1 to {MAX_LAYERS} layers, the last of {TURN_CODES} units")
     columns = (np.concatenate(each) for each in zip(*parts, strict=True))
     types = (np.int8, np.int16, np.int16, np.float64)
     return Policy(NETWORK, table={name: each.astype(t) for name, each, t in zip(COLUMNS, columns, types, strict=True)})
 
 
-def _layers(policy: Policy) -> Layers:
+def _load_layers(policy: Policy) -> Layers:
     """The layers of a policy. Raises ``ValueError`` for one that no network has."""
-    layer, row, column, weight = checked_columns(policy, NETWORK, "network", COLUMNS)
-    check_within("layer", layer, 0, MOST_LAYERS - 1)
-    check_within("row", row, 0, MOST_UNITS)
-    check_within("column", column, 0, MOST_UNITS - 1)
+    layer, row, column, weight = check_columns(policy, NETWORK, "network", COLUMNS)
+    check_range("layer", layer, 0, MAX_LAYERS - 1)
+    check_range("row", row, 0, MAX_UNITS)
+    check_range("column", column, 0, MAX_UNITS - 1)
     check_ascending({"layer": layer, "row": row, "column": column})
-    refuse("weight", weight, np.abs(weight) > MOST, f"is not from -{MOST} to {MOST}")
-    refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-16")
+    check_no_wrong_row("weight", weight, np.abs(weight) > MAX_WEIGHT, f"is not from -{MAX_WEIGHT} to {MAX_WEIGHT}")
+    check_no_wrong_row("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-16")
     layers: Layers = []
     width = INPUTS
     for number in range(int(layer.max(initial=-1)) + 1):
@@ -114,6 +114,6 @@ def _layers(policy: Policy) -> Layers:
         rows = weight[own].reshape(width + 1, units)
         layers.append((rows[:-1], rows[-1]))
         width = units
-    if width != TURNS:
-        raise ValueError(f"the last layer of a policy has {width} units, not a value for each of {TURNS} actions")
+    if width != TURN_CODES:
+        raise ValueError(f"the last layer of a policy has {width} units, not a value for each of {TURN_CODES} actions")
     return layers

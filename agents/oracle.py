@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, params, think, turn
-from agents.base.parameters import checked_one_of, checked_probability, checked_whole
+from agents.base.parameters import check_integer, check_one_of, check_probability
 from agents.random import random_cell, random_piece
-from agents.search.exact import SOLVER_WORDS, SolverKnowledge, search_of, solver_record
+from agents.search.exact import SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
 from agents.semi_random import SemiRandom
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import float64, inlined, int64
-from quarto.position import ALL_CELLS, Position, placed
-from quarto.rng import draw, unit
+from quarto.jit import float64, inline_function, int64
+from quarto.position import ALL_CELLS, Position, place_piece
+from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.search import can_move, can_place, wins_at_once
-from quarto.solver.solver import distance_of, value_of
-from quarto.solver.table import DRAW, WIN, Base, key_of, recall
+from quarto.solver.search import can_move, can_place, can_win_at_once
+from quarto.solver.solver import solve_distance, solve_value
+from quarto.solver.table import DRAW, WIN, TablebaseIndex, proof_key, recall_answer
 from quarto.threats import safe_pieces, winning_cells
 
 TIES = ("distance", "trap")
@@ -36,22 +36,22 @@ SLIP_DRAW = 128  # decides whether this turn is a slip
 # From how many pieces on play is exact unless ``horizon`` says: what is quick without a tablebase, or ships with one.
 HORIZON_OTHER, HORIZON_MOVER = 4, 5
 TORUS_SQUARE = Rules("torus_square", diagonals="broken", squares="wrapped")
-FROM_THE_START = (CLASSIC, TORUS_SQUARE)
+QUICK_RULES = (CLASSIC, TORUS_SQUARE)
 
 
-@inlined
-def drawn_cell(cells: int, seed: int) -> int:
+@inline_function
+def sample_cell(cells: int, seed: int) -> int:
     """A random one of the remaining cells, by the turn's word for this number of cells."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
-@inlined
-def drawn_piece(pieces: int, seed: int) -> int:
+@inline_function
+def sample_piece(pieces: int, seed: int) -> int:
     """A random one of the remaining pieces, likewise."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
-@inlined
+@inline_function
 def can_answer(lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any) -> int:
     """Whether the receiver of ``gift``, which leaves ``rest``, can win or at least draw."""
     if winning_cells(lanes, occupied, gift, rules) != 0:
@@ -59,19 +59,19 @@ def can_answer(lanes: int, occupied: int, rest: int, gift: int, question: int, r
     return can_place(lanes, occupied, rest, gift, question, rules, search)
 
 
-@inlined
-def keeps(board: Position, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
+@inline_function
+def keeps_value(board: Position, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
     """Whether giving ``gift`` on a board keeps a value and, unless ``distance`` is 0, takes so many placements."""
     rest = board.available & ~(int64(1) << gift)
     if value >= 0 and can_answer(board.lanes, board.occupied, rest, gift, DRAW if value > 0 else WIN, rules, search):
         return False
     if distance == 0:
         return True
-    return distance_of(-value, board.lanes, board.occupied, rest, gift, rules, search) == distance
+    return solve_distance(-value, board.lanes, board.occupied, rest, gift, rules, search) == distance
 
 
-@inlined
-def saving_replies(board: Position, gift: int, value: int, rules: Any, search: Any) -> int:
+@inline_function
+def count_saving_replies(board: Position, gift: int, value: int, rules: Any, search: Any) -> int:
     """The number of the opponent's turns that keep their value, if giving ``gift`` keeps ``value`` (0 or -1) for us."""
     rest, count, empty = board.available & ~(int64(1) << gift), int64(0), ~board.occupied & ALL_CELLS
     wins = winning_cells(board.lanes, board.occupied, gift, rules)
@@ -82,7 +82,7 @@ def saving_replies(board: Position, gift: int, value: int, rules: Any, search: A
         if (wins >> cell) & 1 or rest == 0:
             count += int64((wins >> cell) & 1 or value == 0)
             continue
-        lanes, occupied = placed(board.lanes, gift, cell), board.occupied | int64(1) << cell
+        lanes, occupied = place_piece(board.lanes, gift, cell), board.occupied | int64(1) << cell
         gifts = rest & safe_pieces(lanes, occupied, rules)
         while gifts:
             reply = lowest_bit(gifts)
@@ -92,7 +92,7 @@ def saving_replies(board: Position, gift: int, value: int, rules: Any, search: A
     return count
 
 
-@inlined
+@inline_function
 def best_gift(
     board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> tuple[int, int]:
@@ -105,47 +105,47 @@ def best_gift(
         gifts = board.available
     best, fewest = int64(NONE), int64(1 << 30)
     while gifts:
-        gift = drawn_piece(gifts, seed)
+        gift = sample_piece(gifts, seed)
         gifts &= ~(int64(1) << gift)
-        if not keeps(board, gift, value, distance, rules, search):
+        if not keeps_value(board, gift, value, distance, rules, search):
             continue
         if not trap:
             return gift, int64(0)
-        count = saving_replies(board, gift, value, rules, search)
+        count = count_saving_replies(board, gift, value, rules, search)
         if count < fewest:
             best, fewest = gift, count
     return best, fewest
 
 
-@inlined
-def worth_looking_at(board: Position, value: int, search: Any) -> bool:
+@inline_function
+def can_keep_value(board: Position, value: int, search: Any) -> bool:
     """False if it is known that no gift on this board keeps ``value``, 0 or 1."""
     pieces = int64(popcount(board.occupied))
     if pieces > TABLE_PIECES:
         return True
-    key = key_of(board.lanes, board.occupied, search)
-    return recall(key, pieces, WIN if value > 0 else DRAW, search) != 0
+    key = proof_key(board.lanes, board.occupied, search)
+    return recall_answer(key, pieces, WIN if value > 0 else DRAW, search) != 0
 
 
-@inlined
+@inline_function
 def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """The turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
-    value, distance = value_of(*state, rules, search), int64(0)
+    value, distance = solve_value(*state, rules, search), int64(0)
     think(agent, float64(value), NO_VISITS)
     pieces = int64(popcount(position.occupied))
     trap = trap and pieces >= TRAP_PIECES and value <= 0
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
-        distance = distance_of(value, *state, rules, search) - 1
+        distance = solve_distance(value, *state, rules, search) - 1
     chosen, gift, fewest, empty = int64(NONE), int64(NONE), int64(1 << 30), ~position.occupied & ALL_CELLS
     while empty:
-        cell = drawn_cell(empty, seed)
+        cell = sample_cell(empty, seed)
         empty &= ~(int64(1) << cell)
         if position.available == 0:
             return encode_turn(cell, NONE)
-        lanes, occupied = placed(position.lanes, position.hand, cell), position.occupied | int64(1) << cell
+        lanes, occupied = place_piece(position.lanes, position.hand, cell), position.occupied | int64(1) << cell
         board = Position(lanes, occupied, position.available, int64(NONE), cell)
-        if value >= 0 and not worth_looking_at(board, value, search):
+        if value >= 0 and not can_keep_value(board, value, search):
             continue
         found, count = best_gift(board, value, distance, trap, seed, rules, search)
         if found != NONE and (chosen == NONE or count < fewest):
@@ -155,71 +155,73 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
     return encode_turn(chosen, gift)
 
 
-@inlined
+@inline_function
 def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """The turn if the opponent chooses and no piece is in hand."""
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
-        return encode_turn(NONE, drawn_piece(position.available, seed))
-    value = value_of(position.lanes, position.occupied, position.available, int64(NONE), rules, search)
+        return encode_turn(NONE, sample_piece(position.available, seed))
+    value = solve_value(position.lanes, position.occupied, position.available, int64(NONE), rules, search)
     think(agent, float64(value), NO_VISITS)
     trap, distance = trap and pieces >= TRAP_PIECES and value <= 0, int64(0)
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
-        distance = distance_of(value, position.lanes, position.occupied, position.available, int64(NONE), rules, search)
+        distance = solve_distance(
+            value, position.lanes, position.occupied, position.available, int64(NONE), rules, search
+        )
     gift, _ = best_gift(position, value, distance, trap, seed, rules, search)
     return encode_turn(NONE, gift)
 
 
-@inlined
+@inline_function
 def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: Any) -> int:
     """The turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
-    value, distance = value_of(*state, rules, search), int64(0)
+    value, distance = solve_value(*state, rules, search), int64(0)
     think(agent, float64(value), NO_VISITS)
     if value != 0 and popcount(position.occupied) >= DISTANCE_PIECES:
-        distance = distance_of(value, *state, rules, search)
+        distance = solve_distance(value, *state, rules, search)
     question, pieces = DRAW if value > 0 else WIN, position.available
     while pieces:
-        piece = drawn_piece(pieces, seed)
+        piece = sample_piece(pieces, seed)
         pieces &= ~(int64(1) << piece)
         rest, empty = position.available & ~(int64(1) << piece), ~position.occupied & ALL_CELLS
         wins = winning_cells(position.lanes, position.occupied, piece, rules)
         if wins:
-            return encode_turn(drawn_cell(wins, seed), piece)
+            return encode_turn(sample_cell(wins, seed), piece)
         while empty and distance != 1:
-            cell = drawn_cell(empty, seed)
+            cell = sample_cell(empty, seed)
             empty &= ~(int64(1) << cell)
-            lanes, occupied = placed(position.lanes, piece, cell), position.occupied | int64(1) << cell
+            lanes, occupied = place_piece(position.lanes, piece, cell), position.occupied | int64(1) << cell
             if value >= 0 and rest != 0 and can_move(lanes, occupied, rest, question, rules, search):
                 continue
             if distance == 0 or (
-                distance_of(-value, lanes, occupied, rest, int64(NONE), rules, search) == distance - 1
+                solve_distance(-value, lanes, occupied, rest, int64(NONE), rules, search) == distance - 1
             ):
                 return encode_turn(cell, piece)
     return encode_turn(NONE, NONE)
 
 
-@inlined
+@inline_function
 def allows_more(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
     """Whether the opponent gets more than ``-value`` on this board with ``gift``, though no win at once."""
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
-        quiet = rest != 0 and not wins_at_once(lanes, occupied, rest, rules)
+        quiet = rest != 0 and not can_win_at_once(lanes, occupied, rest, rules)
         return quiet and can_move(lanes, occupied, rest, question, rules, search) != 0
     quiet = winning_cells(lanes, occupied, gift, rules) == 0
     return quiet and can_place(lanes, occupied, rest, gift, question, rules, search) != 0
 
 
-@inlined
+@inline_function
 def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
     """A turn that gives exact value up, by no win missed or allowed at once; ``NO_SLIP`` if there is none."""
     lanes, occupied, hand, pieces = position.lanes, position.occupied, position.hand, position.available
     gives_only = hand == NONE and rules.mover_chooses == 0
-    if not gives_only and wins_at_once(lanes, occupied, pieces if hand == NONE else int64(1) << hand, rules):
+    if not gives_only and can_win_at_once(lanes, occupied, pieces if hand == NONE else int64(1) << hand, rules):
         return int64(NO_SLIP)
-    value = value_of(lanes, occupied, pieces, hand, rules, search)
+    value = solve_value(lanes, occupied, pieces, hand, rules, search)
     while pieces and value >= 0:
-        gift = drawn_piece(pieces, seed)
+        gift = sample_piece(pieces, seed)
         pieces &= ~(int64(1) << gift)
         rest, empty = position.available & ~(int64(1) << gift), ~occupied & ALL_CELLS
         if gives_only:
@@ -228,9 +230,9 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
             continue
         placing = gift if hand == NONE else hand
         while empty:
-            cell = drawn_cell(empty, seed)
+            cell = sample_cell(empty, seed)
             empty &= ~(int64(1) << cell)
-            after, more = placed(lanes, placing, cell), occupied | int64(1) << cell
+            after, more = place_piece(lanes, placing, cell), occupied | int64(1) << cell
             if allows_more(after, more, rest, gift, value, rules, search):
                 return encode_turn(cell, gift)
     return int64(NO_SLIP)
@@ -238,8 +240,8 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
 
 @turn
 def oracle_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    search, trap, slip = search_of(agent), params(agent)[0] != 0.0, params(agent)[1]
-    if slip > 0.0 and popcount(position.occupied) >= SLIP_PIECES and unit(draw(seed, SLIP_DRAW)) < slip:
+    search, trap, slip = search_record(agent), params(agent)[0] != 0.0, params(agent)[1]
+    if slip > 0.0 and popcount(position.occupied) >= SLIP_PIECES and unit_float(draw(seed, SLIP_DRAW)) < slip:
         slipping = slipping_turn(position, seed, rules, search)
         if slipping != NO_SLIP:
             return slipping
@@ -250,7 +252,7 @@ def oracle_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins:
         think(agent, 1.0, NO_VISITS)
-        return encode_turn(drawn_cell(wins, seed), drawn_piece(position.available, seed))
+        return encode_turn(sample_cell(wins, seed), sample_piece(position.available, seed))
     return placing_turn(position, seed, trap, rules, agent, search)
 
 
@@ -281,19 +283,19 @@ class Oracle(KernelAgent):
     def __init__(
         self, ties: str = "distance", horizon: int | None = None, below: Agent | None = None, slip: float = 0.0
     ) -> None:
-        self.ties = checked_one_of("ties", ties, TIES)
-        self.horizon = None if horizon is None else checked_whole("horizon", horizon, 0, CELLS)
+        self.ties = check_one_of("ties", ties, TIES)
+        self.horizon = None if horizon is None else check_integer("horizon", horizon, 0, CELLS)
         self.below: Agent = below or SemiRandom()
-        self.slip = checked_probability("slip", slip)
-        self._base_of: Callable[[Rules], Base | None] | None = None
+        self.slip = check_probability("slip", slip)
+        self._base_of: Callable[[Rules], TablebaseIndex | None] | None = None
 
-    def equip(self, base_of: Callable[[Rules], Base | None]) -> None:
+    def set_tablebases(self, base_of: Callable[[Rules], TablebaseIndex | None]) -> None:
         """Give the source of tablebases by rules. A tablebase makes early turns quick and changes no turn."""
         self._base_of = base_of
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
         usual = HORIZON_MOVER if rules.mover_chooses else HORIZON_OTHER
-        if not rules.mover_chooses and any(set(rules.lines) == set(quick.lines) for quick in FROM_THE_START):
+        if not rules.mover_chooses and any(set(rules.lines) == set(quick.lines) for quick in QUICK_RULES):
             usual = 0
         horizon = usual if self.horizon is None else self.horizon
         return (horizon, self.below) if horizon else None
@@ -301,10 +303,10 @@ class Oracle(KernelAgent):
     def knowledge(self, rules: Rules) -> Knowledge:
         if self.ties == "trap" and rules.mover_chooses:
             raise ValueError("ties=trap has no meaning where the mover chooses the piece: use ties=distance")
-        search, kept = solver_record(rules, self._base_of(rules) if self._base_of else None)
+        search, kept = build_solver_record(rules, self._base_of(rules) if self._base_of else None)
         return SolverKnowledge(
             params=np.array([self.ties == "trap", self.slip], np.float64),
             keys=search,
             scratch_size=SOLVER_WORDS,
-            kept=kept,
+            owned_arrays=kept,
         )

@@ -8,10 +8,10 @@ import numpy as np
 from numba import types
 
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
-from agents.base.parameters import checked_flag, checked_whole
+from agents.base.parameters import check_flag, check_integer
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
+from quarto.jit import inline_function, int64, kernel
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, give_piece, place_hand
 from quarto.rules import CELLS, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
@@ -20,7 +20,7 @@ MAX_DEPTH = LINE - 1  # deeper, a line would be worth nothing
 UNBOUNDED = 2 * LINE
 
 
-@inlined
+@inline_function
 def full_board_value(made: int, faithful: bool) -> int:
     """The value of the last of ``made`` placements for its player, if it fills the board without a line."""
     return LINE - made if faithful else 0
@@ -32,7 +32,7 @@ VALUE_SIGNATURE = types.int64(
 
 
 @kernel(VALUE_SIGNATURE)
-def value(position: Position, made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any) -> int:
+def search_value(position: Position, made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any) -> int:
     """The value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
 
     ``made`` of ``depth`` placements are made already; some pieces are left.
@@ -51,15 +51,15 @@ def value(position: Position, made: int, depth: int, alpha: int, beta: int, fait
     while empty != 0 and best < beta:
         pieces = position.available
         while pieces != 0 and best < beta:
-            after = after_placing(after_giving(position, lowest_bit(pieces)), lowest_bit(empty))
-            best = max(best, -value(after, made + 1, depth, -beta, -max(alpha, best), faithful, rules))
+            after = place_hand(give_piece(position, lowest_bit(pieces)), lowest_bit(empty))
+            best = max(best, -search_value(after, made + 1, depth, -beta, -max(alpha, best), faithful, rules))
             pieces &= pieces - 1
         empty &= empty - 1
     return best
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.boolean, RULES_TYPE))
-def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -> int:
+def best_turn(position: Position, depth: int, faithful: bool, rules: Any) -> int:
     """The first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
     best, choice = int64(-UNBOUNDED), int64(0)
     for number in range(CELLS):
@@ -67,13 +67,13 @@ def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -
         for piece in range(PIECES):
             if (position.occupied >> cell) & 1 or (position.available >> piece) & 1 == 0 or best == LINE - 1:
                 continue
-            after = after_placing(after_giving(position, piece), cell)
+            after = place_hand(give_piece(position, piece), cell)
             if (winning_cells(position.lanes, position.occupied, piece, rules) >> cell) & 1:
                 this = int64(LINE - 1)
             elif after.available == 0:
                 this = int64(full_board_value(int64(1), faithful))
             else:
-                this = -value(after, int64(1), depth, -UNBOUNDED, -best, faithful, rules)
+                this = -search_value(after, int64(1), depth, -UNBOUNDED, -best, faithful, rules)
             if this > best:
                 best, choice = this, encode_turn(cell, piece)
     return choice
@@ -82,7 +82,7 @@ def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -
 @turn
 def own_piece_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     settings = params(agent)
-    return best_placement(position, int64(settings[0]), settings[1] != 0.0, rules)
+    return best_turn(position, int64(settings[0]), settings[1] != 0.0, rules)
 
 
 class OwnPieceAlphaBeta(KernelAgent):
@@ -98,8 +98,8 @@ class OwnPieceAlphaBeta(KernelAgent):
     choosers = ("mover",)
 
     def __init__(self, depth: int = 4, faithful: bool = False) -> None:
-        self.depth = checked_whole("depth", depth, 1, MAX_DEPTH)
-        self.faithful = checked_flag("faithful", faithful)
+        self.depth = check_integer("depth", depth, 1, MAX_DEPTH)
+        self.faithful = check_flag("faithful", faithful)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return Knowledge(params=np.array([float(self.depth), float(self.faithful)]))

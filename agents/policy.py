@@ -19,16 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.base.parameters import checked_number, checked_one_of, checked_probability
-from agents.learning.policy import Policy, check_ascending, check_boards, check_canonical, checked_columns, refuse
-from agents.learning.rows import empty_rows, find_row, rows_of
+from agents.base.parameters import check_number, check_one_of, check_probability
+from agents.learning.policy import (
+    Policy,
+    check_ascending,
+    check_boards,
+    check_canonical,
+    check_columns,
+    check_no_wrong_row,
+)
+from agents.learning.rows import build_empty_rows, build_rows, find_row
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
-from quarto.bits import popcount, spread
-from quarto.canonical import canonical
-from quarto.jit import inlined, int64, uint64
+from quarto.bits import piece_to_lanes, popcount
+from quarto.canonical import canonical_form
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, Position
-from quarto.rng import draw, unit
+from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries
 from quarto.threats import safe_pieces, winning_cells
@@ -36,9 +43,9 @@ from quarto.threats import safe_pieces, winning_cells
 FALLBACKS = ("random", "semi_random")
 MC_AFTERSTATE, Q_TABLE, FITTED_Q = "mc_afterstate", "q_table", "fitted_q"  # the kinds of policy that hold such values
 VALUE_COLUMNS = {MC_AFTERSTATE: "mean", Q_TABLE: "value", FITTED_Q: "value"}
-FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION = range(4)  # indices of the parameters; a learner has more of them
+FALLBACK, UNKNOWN, MAX_PIECES, EXPLORATION = range(4)  # indices of the parameters; a learner has more of them
 COIN = 1  # index of the random word that decides whether to explore; word 0 is the fallback's
-HAND = 0  # of every canonical form
+CANONICAL_HAND = 0  # of every canonical form
 
 
 class ValuedTurn(NamedTuple):
@@ -49,28 +56,28 @@ class ValuedTurn(NamedTuple):
     value: float
 
 
-@inlined
-def value_of(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
+@inline_function
+def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
     """The value of an afterstate; NaN if it is not known."""
-    least, minimal = canonical(lanes, occupied, gift, tables)
-    row = find_row(least, minimal, int64(HAND), words)
+    least, minimal = canonical_form(lanes, occupied, gift, tables)
+    row = find_row(least, minimal, int64(CANONICAL_HAND), words)
     return np.nan if row == NONE else values[row]
 
 
-@inlined
+@inline_function
 def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: Any) -> ValuedTurn:
     """The known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
     words, values = keys(agent), table(agent)
     best, choice = -np.inf, int64(NONE)
     for gift in range(PIECES):
         if (gifts >> gift) & 1:
-            value = value_of(lanes, occupied, gift, tables, words, values)
+            value = afterstate_value(lanes, occupied, gift, tables, words, values)
             if value > best:  # false for NaN: not known
                 best, choice = value, int64(gift)
     return ValuedTurn(int64(NONE), choice, best)
 
 
-@inlined
+@inline_function
 def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
     """The known turn of the greatest value, first on ties by cell, then by gift.
 
@@ -80,7 +87,7 @@ def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> Va
     if position.hand == NONE:
         safe = safe_pieces(position.lanes, position.occupied, rules) if safe_only else ALL_CELLS
         return best_gift(position.lanes, position.occupied, position.available & safe, tables, agent)
-    best, piece = ValuedTurn(int64(NONE), int64(NONE), -np.inf), spread(position.hand)
+    best, piece = ValuedTurn(int64(NONE), int64(NONE), -np.inf), piece_to_lanes(position.hand)
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 == 0:
             lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
@@ -91,15 +98,15 @@ def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> Va
     return best
 
 
-@inlined
-def explores(seed: int, agent: Any) -> bool:
+@inline_function
+def is_exploring(seed: int, agent: Any) -> bool:
     """Whether this turn ignores known values."""
-    coin: bool = unit(draw(seed, COIN)) < params(agent)[EXPLORATION]
+    coin: bool = unit_float(draw(seed, COIN)) < params(agent)[EXPLORATION]
     return coin
 
 
-@inlined
-def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any, agent: Any) -> int:
+@inline_function
+def afterstate_turn(position: Position, seed: int, explore: bool, rules: Any, agent: Any) -> int:
     """A win if there is one, else the best known turn if its value is at least ``unknown``, else the fallback's turn.
 
     With ``explore`` no turn counts as known.
@@ -107,7 +114,7 @@ def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any
     settings, word = params(agent), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
     pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
-    if not won and not explore and pieces <= settings[MOST_PIECES]:
+    if not won and not explore and pieces <= settings[MAX_PIECES]:
         best = best_turn(position, rules, True, agent)
         if best.gift != NONE and best.value >= settings[UNKNOWN]:
             return encode_turn(best.cell, best.gift)
@@ -118,7 +125,7 @@ def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any
 
 @turn
 def policy_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    return turn_by_afterstates(position, seed, explores(seed, agent), rules, agent)
+    return afterstate_turn(position, seed, is_exploring(seed, agent), rules, agent)
 
 
 class PolicyAgent(KernelAgent):
@@ -147,31 +154,31 @@ class PolicyAgent(KernelAgent):
         exploration: float = 0.0,
         risk: float | None = None,
     ) -> None:
-        chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
-        self._columns = None if policy is None else _checked(policy)
+        chosen = FALLBACKS.index(check_one_of("fallback", fallback, FALLBACKS))
+        self._columns = None if policy is None else _check_policy(policy)
         occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
         most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
-        explored = checked_probability("exploration", exploration)
-        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces, explored])
+        explored = check_probability("exploration", exploration)
+        self._settings = np.array([float(chosen), check_number("unknown", unknown), most_pieces, explored])
 
     def knowledge(self, rules: Rules) -> Knowledge:
         if self._columns is None:
-            return replace(empty_rows(self._settings), symmetric=True)
+            return replace(build_empty_rows(self._settings), symmetric=True)
         lanes, occupied, value = self._columns
-        check_canonical(lanes, occupied, HAND, rules)
-        hand, widths = np.full(len(lanes), HAND), np.ones(len(lanes), np.int64)
-        knowledge, first = rows_of(self._settings, (lanes, occupied, hand), widths)
+        check_canonical(lanes, occupied, CANONICAL_HAND, rules)
+        hand, widths = np.full(len(lanes), CANONICAL_HAND), np.ones(len(lanes), np.int64)
+        knowledge, first = build_rows(self._settings, (lanes, occupied, hand), widths)
         knowledge.table[first] = value
         return replace(knowledge, symmetric=True)
 
 
-def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _check_policy(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
     kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
     names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
-    lanes, occupied, value = checked_columns(policy, kind, "policy", names)
+    lanes, occupied, value = check_columns(policy, kind, "policy", names)
     pieces = check_boards(lanes, occupied)
-    refuse("lanes", lanes, (pieces >> HAND) & 1 == 1, "has the piece in hand on the board")
+    check_no_wrong_row("lanes", lanes, (pieces >> CANONICAL_HAND) & 1 == 1, "has the piece in hand on the board")
     check_ascending({"lanes": lanes, "occupied": occupied})
-    refuse(VALUE_COLUMNS[kind], value, np.abs(value) > 1.0, "is not from -1 to 1")
+    check_no_wrong_row(VALUE_COLUMNS[kind], value, np.abs(value) > 1.0, "is not from -1 to 1")
     return lanes, occupied, value

@@ -8,36 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
-from agents.base.parameters import checked_flag, checked_number, checked_probability
+from agents.base.parameters import check_flag, check_number, check_probability
 from agents.ga2 import gift_by_frequency
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import (
     Policy,
-    begin_of_groups,
     check_ascending,
     check_boards,
-    check_within,
-    checked_columns,
-    refuse,
+    check_columns,
+    check_no_wrong_row,
+    check_range,
+    mark_group_starts,
 )
 from agents.learning.rows import (
     RowLearner,
     add_row,
-    empty_rows,
+    bit_rank,
+    bit_ranks,
+    build_empty_rows,
+    build_rows,
     find_row,
     has_room,
-    items_of,
-    known_positions,
-    rank_of,
-    ranks_of,
-    rows_of,
-    width_of,
+    list_positions,
+    list_row_items,
+    row_width,
 )
 from agents.random import random_cell
-from quarto.bits import lowest_bit, spread
-from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position, after_placing, pieces_on
-from quarto.rng import draw, unit
+from quarto.bits import lowest_bit, piece_to_lanes
+from quarto.jit import inline_function, int64, uint64
+from quarto.position import ALL_CELLS, Position, board_pieces, place_hand
+from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
 # Where the parameters are; a player has the first four
@@ -48,15 +48,15 @@ Q_PLACEMENT = "q_placement"  # the kind of policy
 COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np.int64, "value": np.float64}
 
 
-@inlined
+@inline_function
 def value_at(values: Any, index: int) -> float:
     """A value of the table; 0 if it was never learned."""
     value = values[index]
     return 0.0 if np.isnan(value) else value
 
 
-@inlined
-def most_in_row(values: Any, first: int, width: int) -> float:
+@inline_function
+def row_maximum(values: Any, first: int, width: int) -> float:
     """The greatest value of a row."""
     most = value_at(values, first)
     for i in range(1, width):
@@ -64,7 +64,7 @@ def most_in_row(values: Any, first: int, width: int) -> float:
     return most
 
 
-@inlined
+@inline_function
 def best_cell(values: Any, first: int, occupied: int, least: float) -> tuple[float, int]:
     """The greatest value above ``least`` of the row that begins at ``first``, and its cell, first on ties; or NONE."""
     best, choice, i = least, int64(NONE), first
@@ -77,10 +77,10 @@ def best_cell(values: Any, first: int, occupied: int, least: float) -> tuple[flo
     return best, choice
 
 
-@inlined
+@inline_function
 def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
     """The best cell over all pieces that the board was met with, or NONE: so the study's code plays what it learned."""
-    best, choice, on_board = -np.inf, int64(NONE), pieces_on(position.lanes, position.occupied)
+    best, choice, on_board = -np.inf, int64(NONE), board_pieces(position.lanes, position.occupied)
     for piece in range(PIECES):
         if (on_board >> piece) & 1 == 0:
             first = find_row(position.lanes, position.occupied, piece, words)
@@ -90,7 +90,7 @@ def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
     return choice
 
 
-@inlined
+@inline_function
 def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> int:
     """The best known cell of a position with a piece in hand, or NONE if none is known."""
     if settings[FAITHFUL] != 0.0:
@@ -109,24 +109,24 @@ def q_placement_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
     cell, after = int64(NONE), position
     if position.hand != NONE:
         empty = ~position.occupied & ALL_CELLS
-        explores = unit(draw(seed, COIN)) < settings[EXPLORATION]
+        explores = unit_float(draw(seed, COIN)) < settings[EXPLORATION]
         if not explores:
             cell = learned_cell(position, settings, keys(agent), table(agent))
         if cell == NONE:
             anywhere = explores or settings[PLAYS] != 0.0
             cell = random_cell(draw(seed, CELL), empty) if anywhere else int64(lowest_bit(empty))
-        after = after_placing(position, cell)
+        after = place_hand(position, cell)
     return encode_turn(cell, gift_by_frequency(after, settings[ALPHA], seed))
 
 
-@inlined
-def row_as_met(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
+@inline_function
+def meet_position(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
     """The start of the row of a position that the learner meets.
 
     By the study's code the row is forgotten if the board was met with another piece as well. The row of the board
     without a hand holds the one piece it was met with, or SEVERAL.
     """
-    width = width_of(occupied)
+    width = row_width(occupied)
     first = add_row((lanes, occupied, hand), width, words, values)
     if faithful:
         met_with = add_row((lanes, occupied, int64(NONE)), int64(1), words, values)
@@ -147,16 +147,16 @@ def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
     for ply in range(game.plies):
         piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
         if (ply + 1) & 1 == game.seat:
-            first = row_as_met(lanes, occupied, piece, faithful, words, values)
-            index = first + rank_of(cell, ~occupied & ALL_CELLS)
+            first = meet_position(lanes, occupied, piece, faithful, words, values)
+            index = first + bit_rank(cell, ~occupied & ALL_CELLS)
             if last != NONE and not faithful:
-                best = most_in_row(values, first, width_of(occupied))
+                best = row_maximum(values, first, row_width(occupied))
                 values[last] += rate * (settings[DISCOUNT] * best - values[last])
             values[index] = value_at(values, index)
             if faithful:
                 values[index] += rate * (0.0 - values[index])
             last = index
-        lanes |= spread(piece) << uint64(cell)
+        lanes |= piece_to_lanes(piece) << uint64(cell)
         occupied |= int64(1) << cell
     if last != NONE:
         reward = 0.0 if game.winner == NONE else settings[REWARD] if game.winner == game.seat else -settings[REWARD]
@@ -185,10 +185,10 @@ class QPlacement(KernelAgent):
     kernel = q_placement_turn
 
     def __init__(self, policy: Policy | None = None, alpha: float = 0.1, faithful: bool = False) -> None:
-        self.alpha = checked_probability("alpha", alpha)
-        self.faithful = checked_flag("faithful", faithful)
+        self.alpha = check_probability("alpha", alpha)
+        self.faithful = check_flag("faithful", faithful)
         settings = np.array([self.alpha, 0.0, float(self.faithful), 1.0])
-        self._knowledge = empty_rows(settings) if policy is None else _knowledge_of(policy, settings)
+        self._knowledge = build_empty_rows(settings) if policy is None else _build_knowledge(policy, settings)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return self._knowledge
@@ -227,24 +227,24 @@ class QPlacementLearner(RowLearner):
         faithful: bool = False,
     ) -> None:
         self.settings = [
-            checked_probability("alpha", alpha),
-            checked_probability("exploration", exploration),
-            float(checked_flag("faithful", faithful)),
+            check_probability("alpha", alpha),
+            check_probability("exploration", exploration),
+            float(check_flag("faithful", faithful)),
             0.0,
-            checked_probability("learning_rate", learning_rate),
-            checked_probability("discount", discount),
-            checked_number("reward", reward),
-            checked_probability("decay", decay),
-            checked_probability("floor", floor),
+            check_probability("learning_rate", learning_rate),
+            check_probability("discount", discount),
+            check_number("reward", reward),
+            check_probability("decay", decay),
+            check_probability("floor", floor),
         ]
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        return empty_rows(np.array(self.settings))
+        return build_empty_rows(np.array(self.settings))
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        known = known_positions(knowledge)
+        known = list_positions(knowledge)
         lanes, occupied, hand, first = (column[known[2] != NONE] for column in known)
-        position, cell, index = items_of(first, ~occupied & ALL_CELLS)
+        position, cell, index = list_row_items(first, ~occupied & ALL_CELLS)
         tried = ~np.isnan(knowledge.table[index])
         position, cell, index = position[tried], cell[tried], index[tried]
         columns: dict[str, NDArray[Any]] = {
@@ -257,18 +257,18 @@ class QPlacementLearner(RowLearner):
         return Policy(Q_PLACEMENT, table=columns)
 
 
-def _knowledge_of(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
+def _build_knowledge(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
     """The tables that a player reads from a policy. Raises ``ValueError`` for a table that no learner can have made."""
-    lanes, occupied, hand, cell, value = checked_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
+    lanes, occupied, hand, cell, value = check_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
     pieces = check_boards(lanes, occupied)
-    check_within("hand", hand, 0, PIECES - 1)
-    refuse("hand", hand, (pieces >> hand) & 1 == 1, "is on the board")
-    check_within("cell", cell, 0, CELLS - 1)
-    refuse("cell", cell, (occupied >> cell) & 1 == 1, "is occupied")
+    check_range("hand", hand, 0, PIECES - 1)
+    check_no_wrong_row("hand", hand, (pieces >> hand) & 1 == 1, "is on the board")
+    check_range("cell", cell, 0, CELLS - 1)
+    check_no_wrong_row("cell", cell, (occupied >> cell) & 1 == 1, "is occupied")
     check_ascending({"lanes": lanes, "occupied": occupied, "hand": hand, "cell": cell})
-    begins = begin_of_groups(lanes, occupied, hand)
+    begins = mark_group_starts(lanes, occupied, hand)
     empty = ~occupied & ALL_CELLS
     widths = np.bitwise_count(empty[begins]).astype(np.int64)
-    knowledge, first = rows_of(settings, (lanes[begins], occupied[begins], hand[begins]), widths)
-    knowledge.table[first[np.cumsum(begins) - 1] + ranks_of(cell, empty)] = value
+    knowledge, first = build_rows(settings, (lanes[begins], occupied[begins], hand[begins]), widths)
+    knowledge.table[first[np.cumsum(begins) - 1] + bit_ranks(cell, empty)] = value
     return knowledge

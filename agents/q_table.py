@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.base.parameters import checked_one_of, checked_probability
+from agents.base.parameters import check_one_of, check_probability
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy
-from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
+from agents.learning.rows import RowLearner, add_row, build_empty_rows, has_room, list_positions
 from agents.policy import (
+    CANONICAL_HAND,
     COIN,
     EXPLORATION,
     FALLBACKS,
-    HAND,
     Q_TABLE,
+    afterstate_turn,
     best_turn,
-    explores,
-    turn_by_afterstates,
+    is_exploring,
 )
 from agents.random import random_cell, random_piece
-from quarto.bits import spread
-from quarto.canonical import canonical
-from quarto.jit import inlined, int64, uint64
+from quarto.bits import piece_to_lanes
+from quarto.canonical import canonical_form
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules
@@ -38,15 +38,15 @@ RANDOM = COIN + 1  # index of the word that says how to explore
 
 @turn
 def q_table_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    explore = explores(seed, agent)
+    explore = is_exploring(seed, agent)
     if explore:
         word = draw(seed, RANDOM)
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
-    return turn_by_afterstates(position, seed, explore, rules, agent)  # a constant would be a second signature
+    return afterstate_turn(position, seed, explore, rules, agent)  # a constant would be a second signature
 
 
-@inlined
-def worth_to_holder(position: Position, result: float, ends: bool, rules: Any, agent: Any) -> float:
+@inline_function
+def holder_value(position: Position, result: float, ends: bool, rules: Any, agent: Any) -> float:
     """The value of a position for the player with the piece in hand.
 
     1 where that finishes a line; else, where the game ends here, its ``result``; else the best of the turns known.
@@ -62,18 +62,18 @@ def learn_turns(game: FinishedGame, rules: Any, agent: Any) -> bool:
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(game.plies):
-        lanes |= spread(int64(game.pieces[ply])) << uint64(game.cells[ply])
+        lanes |= piece_to_lanes(int64(game.pieces[ply])) << uint64(game.cells[ply])
         occupied |= int64(1) << int64(game.cells[ply])
         available &= ~(int64(1) << int64(game.pieces[ply]))
     for ply in range(game.plies - 1, -1, -1):
         piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
-        lanes &= ~(spread(piece) << uint64(cell))
+        lanes &= ~(piece_to_lanes(piece) << uint64(cell))
         occupied &= ~(int64(1) << cell)
         position = Position(lanes, occupied, available, piece, int64(NONE))
         result = 0.0 if game.winner == NONE else 1.0 if game.winner == (ply + 1) & 1 else -1.0
-        target = -settings[DISCOUNT] * worth_to_holder(position, result, ply == game.plies - 1, rules, agent)
-        least, minimal = canonical(lanes, occupied, piece, tables)
-        row = add_row((least, minimal, int64(HAND)), int64(1), words, values)
+        target = -settings[DISCOUNT] * holder_value(position, result, ply == game.plies - 1, rules, agent)
+        least, minimal = canonical_form(lanes, occupied, piece, tables)
+        row = add_row((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
         value = 0.0 if np.isnan(values[row]) else values[row]
         values[row] = value + settings[LEARNING_RATE] * (target - value)
         available |= int64(1) << piece
@@ -110,20 +110,20 @@ class QTableLearner(RowLearner):
         fallback: str = "semi_random",
     ) -> None:
         self.settings = [
-            float(FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))),
+            float(FALLBACKS.index(check_one_of("fallback", fallback, FALLBACKS))),
             -1.0,
             float(CELLS),
-            checked_probability("exploration", exploration),
-            checked_probability("decay", decay),
-            checked_probability("floor", floor),
-            checked_probability("learning_rate", learning_rate),
-            checked_probability("discount", discount),
+            check_probability("exploration", exploration),
+            check_probability("decay", decay),
+            check_probability("floor", floor),
+            check_probability("learning_rate", learning_rate),
+            check_probability("discount", discount),
         ]
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        return replace(empty_rows(np.array(self.settings)), symmetric=True)
+        return replace(build_empty_rows(np.array(self.settings)), symmetric=True)
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        lanes, occupied, _, first = known_positions(knowledge)
+        lanes, occupied, _, first = list_positions(knowledge)
         value, masks = knowledge.table[first], occupied.astype(np.int32)
         return Policy(Q_TABLE, table={"lanes": lanes, "occupied": masks, "value": value})

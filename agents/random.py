@@ -6,22 +6,22 @@ from typing import Any
 
 from agents.base.agent import KernelAgent, encode_turn, turn
 from quarto.bits import nth_bit, popcount
-from quarto.jit import inlined
+from quarto.jit import inline_function
 from quarto.position import ALL_CELLS, Position
-from quarto.rng import below, below_again, draw
+from quarto.rng import draw, integer_below, second_integer_below
 from quarto.rules import NONE
 
 
-@inlined
+@inline_function
 def random_cell(word: int, cells: int) -> int:
     """A uniform cell of a non-empty 16-bit mask, from the upper half of a random word."""
-    return nth_bit(cells, below(word, popcount(cells)))
+    return nth_bit(cells, integer_below(word, popcount(cells)))
 
 
-@inlined
+@inline_function
 def random_piece(word: int, pieces: int) -> int:
     """A uniform piece of a 16-bit mask, from the lower half of a random word; NONE if the mask is empty."""
-    return nth_bit(pieces, below_again(word, popcount(pieces))) if pieces != 0 else NONE
+    return nth_bit(pieces, second_integer_below(word, popcount(pieces))) if pieces != 0 else NONE
 
 
 @turn

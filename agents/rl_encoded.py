@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
-from agents.base.parameters import checked_number, checked_one_of, checked_probability, checked_whole
+from agents.base.parameters import check_integer, check_number, check_one_of, check_probability
 from agents.learning.learner import FinishedGame, Learner, update
-from agents.learning.policy import Policy, checked_columns
+from agents.learning.policy import Policy, check_columns
 from agents.random import random_cell, random_piece
-from quarto.bits import LANE, lowest_bit, spread
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, Position, after_placing
-from quarto.rng import GAMMA, draw, mix, unit
+from quarto.bits import LANE_MASK, lowest_bit, piece_to_lanes
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.position import ALL_CELLS, Position, place_hand
+from quarto.rng import GAMMA, draw, mix, unit_float
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
 
 ENCODED_VALUES = "encoded_values"  # the kind of policy
 CODES = (SIDE + 1) ** VALUES  # one digit a value: how many pieces with it a line has at most
-LEAST_VALUE, MOST_VALUE = 0.1, 1.0  # between which an untrained code's value lies
+MIN_VALUE, MAX_VALUE = 0.1, 1.0  # between which an untrained code's value lies
 GIFT_RULES = ("mean", "min_max")
 LARGEST_SEED = 2**63 - 1
 MASKS_IN_A_WORD = 16  # of 65,536 masks, four bits each
@@ -34,7 +34,7 @@ WIN, LOSS, DRAW, ELSE = range(4)  # the rewards, beginning at REWARDS
 
 
 @functools.cache
-def longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
+def compute_longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
     """The most cells of a mask that lie on one line, for all 16-bit masks: [4096] uint64, four bits a mask."""
     masks = np.arange(1 << CELLS, dtype=np.uint64)
     longest = np.zeros(1 << CELLS, np.uint64)
@@ -46,61 +46,61 @@ def longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
 
 
 @kernel()
-def first_values(seed: int) -> NDArray[np.float64]:
+def sample_initial_values(seed: int) -> NDArray[np.float64]:
     """The value of each code before anything is learned, uniform in [0.1, 1): [CODES] float64."""
     values, words = np.empty(CODES), mix(uint64(seed) + GAMMA)
     for code in range(CODES):
-        values[code] = LEAST_VALUE + (MOST_VALUE - LEAST_VALUE) * unit(draw(words, code))
+        values[code] = MIN_VALUE + (MAX_VALUE - MIN_VALUE) * unit_float(draw(words, code))
     return values
 
 
-@inlined
-def code_of(lanes: int, occupied: int, longest: Any) -> int:
+@inline_function
+def board_code(lanes: int, occupied: int, longest: Any) -> int:
     """A board's code: not high is its most significant digit in base 5, then high, not coloured and so on to square."""
     code = int64(0)
     for attribute in range(ATTRIBUTES - 1, -1, -1):
-        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE)
+        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE_MASK)
         for mask in (occupied & ~lane, lane):
             code = code * (SIDE + 1) + int64((longest[mask >> 4] >> uint64(4 * (mask & 15))) & uint64(15))
     return code
 
 
-@inlined
+@inline_function
 def best_cell(position: Position, agent: Any) -> int:
     """The empty cell that makes the board of the greatest value, first on ties."""
-    values, longest, piece = table(agent), keys(agent), spread(position.hand)
+    values, longest, piece = table(agent), keys(agent), piece_to_lanes(position.hand)
     best, choice = -np.inf, int64(NONE)
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 == 0:
             lanes = position.lanes | (piece << uint64(cell))
-            value = values[code_of(lanes, position.occupied | (int64(1) << cell), longest)]
+            value = values[board_code(lanes, position.occupied | (int64(1) << cell), longest)]
             if value > best:
                 best, choice = value, int64(cell)
     return choice
 
 
-@inlined
-def worth_of_gift(position: Position, piece: int, agent: Any) -> float:
+@inline_function
+def gift_value(position: Position, piece: int, agent: Any) -> float:
     """The value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
-    values, longest, spread_piece = table(agent), keys(agent), spread(piece)
+    values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied
     total, count, most = 0.0, 0, -np.inf
     for cell in range(CELLS):
         if (occupied >> cell) & 1 == 0:
-            value = values[code_of(lanes | (spread_piece << uint64(cell)), occupied | (int64(1) << cell), longest)]
+            value = values[board_code(lanes | (spread_piece << uint64(cell)), occupied | (int64(1) << cell), longest)]
             total, count, most = total + value, count + 1, max(most, value)
     return total / count if params(agent)[GIFT_RULE] == 0.0 else most
 
 
-@inlined
-def least_gift(position: Position, rules: Any, agent: Any) -> int:
+@inline_function
+def least_value_gift(position: Position, rules: Any, agent: Any) -> int:
     """The piece that is worth least to the opponent, among the safe ones if there are any; NONE if none is left."""
     safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
     allowed = safe if safe != 0 else position.available
     least, choice = np.inf, int64(NONE)
     for piece in range(PIECES):
         if (allowed >> piece) & 1:
-            worth = worth_of_gift(position, piece, agent)
+            worth = gift_value(position, piece, agent)
             if worth < least:
                 least, choice = worth, int64(piece)
     return choice
@@ -112,16 +112,16 @@ def rl_encoded_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
     cell, after = int64(NONE), position
     if position.hand != NONE:
         wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-        if unit(draw(seed, 1)) < exploration:
+        if unit_float(draw(seed, 1)) < exploration:
             cell = random_cell(word, ~position.occupied & ALL_CELLS)
         elif wins != 0:
             cell = int64(lowest_bit(wins))
         else:
             cell = best_cell(position, agent)
-        after = after_placing(position, cell)
-    if unit(draw(seed, 2)) < exploration:
+        after = place_hand(position, cell)
+    if unit_float(draw(seed, 2)) < exploration:
         return encode_turn(cell, random_piece(word, position.available))
-    return encode_turn(cell, least_gift(after, rules, agent))
+    return encode_turn(cell, least_value_gift(after, rules, agent))
 
 
 @update
@@ -130,18 +130,18 @@ def learn_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
     settings, values, longest = params(agent), table(agent), keys(agent)
     lanes, occupied = uint64(0), int64(0)
     for ply in range(game.plies):
-        lanes |= spread(int64(game.pieces[ply])) << uint64(game.cells[ply])
+        lanes |= piece_to_lanes(int64(game.pieces[ply])) << uint64(game.cells[ply])
         occupied |= int64(1) << int64(game.cells[ply])
     result = REWARDS + (DRAW if game.winner == NONE else WIN if game.winner == game.seat else LOSS)
     reward, target = settings[result], 0.0
     for ply in range(game.plies - 1, -1, -1):
         if (ply + 1) & 1 == game.seat:
             target += reward
-            code = code_of(lanes, occupied, longest)
+            code = board_code(lanes, occupied, longest)
             values[code] += settings[LEARNING_RATE] * (target - values[code])
             target *= settings[DISCOUNT]
             reward = settings[REWARDS + ELSE]
-        lanes &= ~(spread(int64(game.pieces[ply])) << uint64(game.cells[ply]))
+        lanes &= ~(piece_to_lanes(int64(game.pieces[ply])) << uint64(game.cells[ply]))
         occupied &= ~(int64(1) << int64(game.cells[ply]))
     settings[EXPLORATION] = max(0.0, settings[EXPLORATION] - settings[EXPLORATION_STEP])
     return True
@@ -164,14 +164,14 @@ class RlEncoded(KernelAgent):
     kernel = rl_encoded_turn
 
     def __init__(self, policy: Policy | None = None, gift_rule: str = "mean", values_seed: int = 0) -> None:
-        self.gift_rule = checked_one_of("gift_rule", gift_rule, GIFT_RULES)
-        self.values_seed = checked_whole("values_seed", values_seed, 0, LARGEST_SEED)
-        self._values = None if policy is None else _values_of(policy)
+        self.gift_rule = check_one_of("gift_rule", gift_rule, GIFT_RULES)
+        self.values_seed = check_integer("values_seed", values_seed, 0, LARGEST_SEED)
+        self._values = None if policy is None else _load_values(policy)
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        values = first_values(uint64(self.values_seed)) if self._values is None else self._values
+        values = sample_initial_values(uint64(self.values_seed)) if self._values is None else self._values
         settings = np.array([GIFT_RULES.index(self.gift_rule), 0.0])
-        return Knowledge(params=settings, table=values, keys=longest_lines(rules.lines))
+        return Knowledge(params=settings, table=values, keys=compute_longest_lines(rules.lines))
 
 
 class EncodedLearner(Learner):
@@ -203,14 +203,14 @@ class EncodedLearner(Learner):
     ) -> None:
         self.player = RlEncoded(None, gift_rule, values_seed)
         self.settings = [
-            checked_probability("exploration", exploration),
-            checked_probability("learning_rate", learning_rate),
-            checked_probability("discount", discount),
-            checked_probability("exploration_step", exploration_step),
+            check_probability("exploration", exploration),
+            check_probability("learning_rate", learning_rate),
+            check_probability("discount", discount),
+            check_probability("exploration_step", exploration_step),
         ]
         if len(rewards) != ELSE + 1:
             raise ValueError(f"rewards={list(rewards)} are not four numbers: of a win, a loss, a draw, and otherwise")
-        self.rewards = [checked_number("rewards", reward) for reward in rewards]
+        self.rewards = [check_number("rewards", reward) for reward in rewards]
 
     def knowledge(self, rules: Rules) -> Knowledge:
         untrained = self.player.knowledge(rules)
@@ -221,9 +221,9 @@ class EncodedLearner(Learner):
         return Policy(ENCODED_VALUES, table={"code": np.arange(CODES, dtype=np.int32), "value": knowledge.table.copy()})
 
 
-def _values_of(policy: Policy) -> NDArray[np.float64]:
+def _load_values(policy: Policy) -> NDArray[np.float64]:
     """The values by code: [CODES] float64. Raises ``ValueError`` unless each code is there once."""
-    codes, values = checked_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
+    codes, values = check_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
     outside = codes[(codes < 0) | (codes >= CODES)]
     if len(outside):
         raise ValueError(f"code {outside[0]} of a policy of kind '{ENCODED_VALUES}' is not from 0 to {CODES - 1}")

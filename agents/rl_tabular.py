@@ -16,37 +16,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.base.parameters import checked_flag, checked_probability
+from agents.base.parameters import check_flag, check_probability
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import (
     Policy,
-    begin_of_groups,
     check_ascending,
     check_boards,
     check_canonical,
-    check_within,
-    checked_columns,
-    refuse,
+    check_columns,
+    check_no_wrong_row,
+    check_range,
+    mark_group_starts,
 )
 from agents.learning.rows import (
     RowLearner,
     add_row,
-    empty_rows,
+    bit_rank,
+    bit_ranks,
+    build_empty_rows,
+    build_rows,
     find_row,
     has_room,
-    items_of,
-    known_positions,
-    rank_of,
-    ranks_of,
-    rows_of,
-    width_of,
+    list_positions,
+    list_row_items,
+    row_width,
 )
 from agents.random import random_cell, random_piece
-from quarto.bits import spread
-from quarto.canonical import Transform, canonical, canonical_transform, map_cell, map_piece
-from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, after_placing, pieces_on
-from quarto.rng import draw, turn_offset, unit
+from quarto.bits import piece_to_lanes
+from quarto.canonical import Transform, canonical_form, canonical_transform, map_cell, map_piece
+from quarto.jit import inline_function, int64, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_pieces, place_hand
+from quarto.rng import draw, turn_offset, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries
 
@@ -54,7 +54,7 @@ COUNTERS = "counters"  # the kind of policy
 COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np.int64, "count": np.int64}
 
 
-class Form(NamedTuple):
+class CanonicalBoard(NamedTuple):
     """A board's canonical form and the symmetry that takes the board to it. All int64 in kernels, except the lanes."""
 
     lanes: int  # uint64
@@ -62,30 +62,30 @@ class Form(NamedTuple):
     transform: Transform
 
 
-@inlined
-def form_of(lanes: int, occupied: int, tables: Symmetries) -> Form:
+@inline_function
+def canonicalize_board(lanes: int, occupied: int, tables: Symmetries) -> CanonicalBoard:
     """The canonical form of a board."""
-    least, minimal = canonical(lanes, occupied, NONE, tables)
-    return Form(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
+    least, minimal = canonical_form(lanes, occupied, NONE, tables)
+    return CanonicalBoard(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
 
 
-@inlined
-def cell_offset(form: Form, cell: int, tables: Symmetries) -> int:
+@inline_function
+def cell_offset(form: CanonicalBoard, cell: int, tables: Symmetries) -> int:
     """Index of a cell's counter in the row of the form."""
-    return rank_of(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
+    return bit_rank(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
 
 
-@inlined
-def gift_offset(form: Form, gift: int) -> int:
+@inline_function
+def gift_offset(form: CanonicalBoard, gift: int) -> int:
     """Index of a gift's counter in the row of the form."""
-    unused = ~pieces_on(form.lanes, form.occupied) & ALL_PIECES
-    return width_of(form.occupied) + rank_of(map_piece(gift, form.transform), unused)
+    unused = ~board_pieces(form.lanes, form.occupied) & ALL_PIECES
+    return row_width(form.occupied) + bit_rank(map_piece(gift, form.transform), unused)
 
 
-@inlined
-def counted_cell(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
+@inline_function
+def best_counter_cell(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
     """The empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
-    form, best, choice = form_of(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
+    form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for cell in range(CELLS if first != NONE else 0):
         if (position.occupied >> cell) & 1 == 0:
@@ -95,10 +95,10 @@ def counted_cell(position: Position, tables: Symmetries, words: Any, values: Any
     return choice
 
 
-@inlined
-def counted_gift(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
+@inline_function
+def best_counter_gift(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
     """The available piece with the highest counter, first on ties; NONE if none has one on this board."""
-    form, best, choice = form_of(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
+    form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for piece in range(PIECES if first != NONE else 0):
         if (position.available >> piece) & 1:
@@ -108,21 +108,21 @@ def counted_gift(position: Position, tables: Symmetries, words: Any, values: Any
     return choice
 
 
-@inlined
-def count_action(form: Form, offset: int, change: float, words: Any, values: Any) -> None:
+@inline_function
+def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any, values: Any) -> None:
     """Add to the counter at this offset in the form's row; a counter that is not there yet begins at 0."""
-    first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * width_of(form.occupied), words, values)
+    first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
     count = values[first + offset]
     values[first + offset] = change if np.isnan(count) else count + change
 
 
-def counters_policy(knowledge: Knowledge) -> Policy:
+def to_policy(knowledge: Knowledge) -> Policy:
     """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
-    lanes, occupied, _, first = known_positions(knowledge)
+    lanes, occupied, _, first = list_positions(knowledge)
     pieces = check_boards(lanes, occupied)
     empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
-    of_cell, cell, cell_at = items_of(first, empty)
-    of_gift, gift, gift_at = items_of(first + np.bitwise_count(empty), unused)
+    of_cell, cell, cell_at = list_row_items(first, empty)
+    of_gift, gift, gift_at = list_row_items(first + np.bitwise_count(empty), unused)
     board, indices = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
     cells = np.concatenate([cell, np.full(len(gift), NONE)])
     gifts = np.concatenate([np.full(len(cell), NONE), gift])
@@ -138,20 +138,22 @@ def counters_policy(knowledge: Knowledge) -> Policy:
     return Policy(COUNTERS, table=columns)
 
 
-def checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
+def check_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
     """The columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
-    lanes, occupied, cell, gift, count = checked_columns(policy, COUNTERS, player, COLUMNS)
+    lanes, occupied, cell, gift, count = check_columns(policy, COUNTERS, player, COLUMNS)
     pieces = check_boards(lanes, occupied)
-    check_within("cell", cell, NONE, CELLS - 1)
-    check_within("gift", gift, NONE, PIECES - 1)
-    refuse("cell", cell, (cell == NONE) == (gift == NONE), "contradicts the gift: one of them is -1, the other is not")
-    refuse("cell", cell, (cell != NONE) & ((occupied >> np.maximum(cell, 0)) & 1 == 1), "is occupied")
-    refuse("gift", gift, (gift != NONE) & ((pieces >> np.maximum(gift, 0)) & 1 == 1), "is on the board")
+    check_range("cell", cell, NONE, CELLS - 1)
+    check_range("gift", gift, NONE, PIECES - 1)
+    check_no_wrong_row(
+        "cell", cell, (cell == NONE) == (gift == NONE), "contradicts the gift: one of them is -1, the other is not"
+    )
+    check_no_wrong_row("cell", cell, (cell != NONE) & ((occupied >> np.maximum(cell, 0)) & 1 == 1), "is occupied")
+    check_no_wrong_row("gift", gift, (gift != NONE) & ((pieces >> np.maximum(gift, 0)) & 1 == 1), "is on the board")
     check_ascending({"lanes": lanes, "occupied": occupied, "cell": cell, "gift": gift})
     return [lanes, occupied, cell, gift, count]
 
 
-def knowledge_of(
+def build_counter_knowledge(
     columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
 ) -> Knowledge:
     """Counters, or none, as the knowledge that ``counted_cell`` and ``counted_gift`` read.
@@ -159,16 +161,16 @@ def knowledge_of(
     Raises ``ValueError`` if a board is not a canonical form of these rules.
     """
     if columns is None:
-        return replace(empty_rows(params), scratch_size=scratch_size, symmetric=True)
+        return replace(build_empty_rows(params), scratch_size=scratch_size, symmetric=True)
     lanes, occupied, cell, gift, count = columns
     check_canonical(lanes, occupied, NONE, rules)
-    begins = begin_of_groups(lanes, occupied)
+    begins = mark_group_starts(lanes, occupied)
     empty, unused = ~occupied & ALL_CELLS, ~check_boards(lanes, occupied) & ALL_PIECES
     widths = np.bitwise_count(empty).astype(np.int64)
     no_hand = np.full(int(begins.sum()), NONE)
-    knowledge, first = rows_of(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
+    knowledge, first = build_rows(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
     offset = np.where(
-        cell != NONE, ranks_of(np.maximum(cell, 0), empty), widths + ranks_of(np.maximum(gift, 0), unused)
+        cell != NONE, bit_ranks(np.maximum(cell, 0), empty), widths + bit_ranks(np.maximum(gift, 0), unused)
     )
     knowledge.table[first[np.cumsum(begins) - 1] + offset] = count
     return replace(knowledge, scratch_size=scratch_size, symmetric=True)
@@ -179,10 +181,10 @@ EXPLORATION, FORGETS, EXPLORATION_STEP = range(3)
 CELL_COIN, GIFT_COIN = 1, 2  # indices of the words that say whether to explore; word 0 says how
 
 
-@inlined
-def explores(seed: int, coin: int, settings: Any) -> bool:
+@inline_function
+def is_exploring(seed: int, coin: int, settings: Any) -> bool:
     """Whether a turn with this seed takes a random action, which is then counted."""
-    explored: bool = unit(draw(seed, coin)) < settings[EXPLORATION]
+    explored: bool = unit_float(draw(seed, coin)) < settings[EXPLORATION]
     return explored
 
 
@@ -192,20 +194,20 @@ def rl_tabular_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
     cell, gift, after = int64(NONE), int64(NONE), position
     recalls = settings[FORGETS] == 0.0
     if position.hand != NONE:
-        if recalls and not explores(seed, CELL_COIN, settings):
-            cell = counted_cell(position, tables, keys(agent), table(agent))
+        if recalls and not is_exploring(seed, CELL_COIN, settings):
+            cell = best_counter_cell(position, tables, keys(agent), table(agent))
         if cell == NONE:
             cell = random_cell(word, ~position.occupied & ALL_CELLS)
-        after = after_placing(position, cell)
-    if recalls and not explores(seed, GIFT_COIN, settings):
-        gift = counted_gift(after, tables, keys(agent), table(agent))
+        after = place_hand(position, cell)
+    if recalls and not is_exploring(seed, GIFT_COIN, settings):
+        gift = best_counter_gift(after, tables, keys(agent), table(agent))
     if gift == NONE:
         gift = random_piece(word, position.available)
     return encode_turn(cell, gift)
 
 
 @update
-def count_explored(game: FinishedGame, rules: Any, agent: Any) -> bool:
+def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Study A's update: see ``TabularLearner``."""
     settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     change = 1.0 if game.winner == game.seat else -1.0
@@ -214,14 +216,14 @@ def count_explored(game: FinishedGame, rules: Any, agent: Any) -> bool:
         own_turn, seed = taken & 1 == game.seat, game.stream + turn_offset(taken)
         if taken > 0:
             cell = int64(game.cells[taken - 1])
-            if own_turn and explores(seed, CELL_COIN, settings):
-                form = form_of(lanes, occupied, tables)
-                count_action(form, cell_offset(form, cell, tables), change, words, values)
-            lanes |= spread(int64(game.pieces[taken - 1])) << uint64(cell)
+            if own_turn and is_exploring(seed, CELL_COIN, settings):
+                form = canonicalize_board(lanes, occupied, tables)
+                add_to_counter(form, cell_offset(form, cell, tables), change, words, values)
+            lanes |= piece_to_lanes(int64(game.pieces[taken - 1])) << uint64(cell)
             occupied |= int64(1) << cell
-        if own_turn and taken < game.plies and explores(seed, GIFT_COIN, settings):
-            form = form_of(lanes, occupied, tables)
-            count_action(form, gift_offset(form, int64(game.pieces[taken])), change, words, values)
+        if own_turn and taken < game.plies and is_exploring(seed, GIFT_COIN, settings):
+            form = canonicalize_board(lanes, occupied, tables)
+            add_to_counter(form, gift_offset(form, int64(game.pieces[taken])), change, words, values)
     settings[EXPLORATION] = max(0.0, settings[EXPLORATION] - settings[EXPLORATION_STEP])
     return has_room(words, values)
 
@@ -244,11 +246,11 @@ class RlTabular(KernelAgent):
     kernel = rl_tabular_turn
 
     def __init__(self, policy: Policy | None = None, faithful: bool = False) -> None:
-        self.faithful = checked_flag("faithful", faithful)
-        self._columns = None if policy is None else checked_counters(policy, "rl_tabular")
+        self.faithful = check_flag("faithful", faithful)
+        self._columns = None if policy is None else check_counters(policy, "rl_tabular")
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        return knowledge_of(self._columns, np.array([0.0, float(self.faithful)]), rules)
+        return build_counter_knowledge(self._columns, np.array([0.0, float(self.faithful)]), rules)
 
 
 class TabularLearner(RowLearner):
@@ -264,15 +266,15 @@ class TabularLearner(RowLearner):
     """
 
     kernel = rl_tabular_turn
-    update = count_explored
+    update = update_counters
 
     def __init__(self, exploration: float = 0.7, exploration_step: float = 0.01) -> None:
-        self.exploration = checked_probability("exploration", exploration)
-        self.exploration_step = checked_probability("exploration_step", exploration_step)
+        self.exploration = check_probability("exploration", exploration)
+        self.exploration_step = check_probability("exploration_step", exploration_step)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         settings = np.array([self.exploration, 0.0, self.exploration_step])
-        return replace(empty_rows(settings), symmetric=True)
+        return replace(build_empty_rows(settings), symmetric=True)
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        return counters_policy(knowledge)
+        return to_policy(knowledge)

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, memory, params, turn
-from agents.base.parameters import checked_flag, checked_version
+from agents.base.parameters import check_flag, check_version
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position, piece_at, placed
+from quarto.jit import inline_function, int64, uint64
+from quarto.position import ALL_CELLS, Position, piece_at, place_piece
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -39,8 +39,8 @@ GAME_WORDS = 2
 GAVE_FIRST = 1 << CELLS  # whether it gave the first piece, by its rule for a mirror piece
 
 
-@inlined
-def packed_pieces(position: Position) -> int:
+@inline_function
+def pack_pieces(position: Position) -> int:
     """The pieces on the board, four bits a cell; 0 where there is none."""
     packed, rest = uint64(0), position.occupied
     while rest != 0:
@@ -50,8 +50,8 @@ def packed_pieces(position: Position) -> int:
     return packed
 
 
-@inlined
-def remember(cell: int, piece: int, agent: Any) -> None:
+@inline_function
+def remember_piece(cell: int, piece: int, agent: Any) -> None:
     """Remember a piece on a cell, whatever was there."""
     remembered, shift = memory(agent), uint64(4 * cell)
     others = remembered[PIECES_REMEMBERED] & ~(uint64(15) << shift)
@@ -59,13 +59,13 @@ def remember(cell: int, piece: int, agent: Any) -> None:
     remembered[CELLS_REMEMBERED] |= uint64(1) << uint64(cell)
 
 
-@inlined
-def remember_found(position: Position, cell: int, agent: Any) -> None:
+@inline_function
+def remember_search_turn(position: Position, cell: int, agent: Any) -> None:
     """Remember the placement of a turn that the search found, as the program does."""
-    remember(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
+    remember_piece(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
 
 
-@inlined
+@inline_function
 def changed_cell(packed: int, occupied: int, agent: Any) -> int:
     """The first cell that differs from the remembered board, in the lowest row where one does; NONE if none does."""
     remembered = memory(agent)
@@ -82,7 +82,7 @@ def changed_cell(packed: int, occupied: int, agent: Any) -> int:
     return int64(NONE)
 
 
-@inlined
+@inline_function
 def mirroring_cell(changed: int, earlier: bool, word: int, agent: Any) -> int:
     """The cell that the program answers the cell ``changed`` with; it may be occupied."""
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
@@ -94,23 +94,23 @@ def mirroring_cell(changed: int, earlier: bool, word: int, agent: Any) -> int:
     return random_cell(word, free) if earlier else int64(lowest_bit(free))
 
 
-@inlined
-def mirrored_cell(position: Position, earlier: bool, seed: int, agent: Any) -> int:
+@inline_function
+def rule_of_thumb_cell(position: Position, earlier: bool, seed: int, agent: Any) -> int:
     """The cell that the rules of thumb choose in the end, if none wins. Word n of the turn: its n-th answer's cell."""
-    packed, asked = packed_pieces(position), int64(0)
+    packed, asked = pack_pieces(position), int64(0)
     while True:
         changed = changed_cell(packed, position.occupied, agent)
         cell = mirroring_cell(changed, earlier, draw(seed, asked), agent)
         remembered = memory(agent)
         remembered[PIECES_REMEMBERED] = packed
         remembered[CELLS_REMEMBERED] = (remembered[CELLS_REMEMBERED] & uint64(GAVE_FIRST)) | uint64(position.occupied)
-        remember(cell, position.hand, agent)
+        remember_piece(cell, position.hand, agent)
         if not (position.occupied >> cell) & 1:
             return cell
         asked += 1
 
 
-@inlined
+@inline_function
 def mirror_piece(available: int, piece: int) -> int:
     """The first available piece of those that differ from ``piece`` in most attributes; NONE if there is none."""
     best, most, rest = int64(NONE), int64(-1), int64(available)
@@ -123,32 +123,32 @@ def mirror_piece(available: int, piece: int) -> int:
     return best
 
 
-@inlined
-def few_safe_gift(lanes: int, occupied: int, available: int, rules: Any) -> int:
+@inline_function
+def first_of_few_safe_gifts(lanes: int, occupied: int, available: int, rules: Any) -> int:
     """The first of one or two safe pieces; NONE if there are none or more."""
     safe = available & safe_pieces(lanes, occupied, rules)
     return lowest_bit(safe) if 0 < popcount(safe) <= FEW_SAFE_GIFTS else int64(NONE)
 
 
-@inlined
+@inline_function
 def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
     """The gift after the hand was placed on ``cell``."""
-    lanes = placed(position.lanes, position.hand, cell)
-    gift = few_safe_gift(lanes, position.occupied | (int64(1) << cell), position.available, rules)
+    lanes = place_piece(position.lanes, position.hand, cell)
+    gift = first_of_few_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
     return gift if gift != NONE else mirror_piece(position.available, position.hand)
 
 
-@inlined
+@inline_function
 def first_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
     """The gift before its first placement. Word 0, lower half."""
-    gift = few_safe_gift(position.lanes, position.occupied, position.available, rules)
+    gift = first_of_few_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
         return gift
     memory(agent)[CELLS_REMEMBERED] |= uint64(GAVE_FIRST)
     return random_piece(draw(seed, 0), position.available)
 
 
-@inlined
+@inline_function
 def farthest_cell(empty: int, origin: int) -> int:
     """The cell of a non-empty 16-bit mask with the largest Manhattan distance to ``origin``, first on ties."""
     best, best_distance = int64(NONE), int64(-1)
@@ -159,7 +159,7 @@ def farthest_cell(empty: int, origin: int) -> int:
     return best
 
 
-@inlined
+@inline_function
 def mirror_or_random_cell(position: Position, word: int) -> int:
     """The point reflection of the opponent's last cell or, if it is taken, the empty cell farthest from that last cell.
 
@@ -186,7 +186,7 @@ def rule_based_program_turn(position: Position, seed: int, rules: Any, agent: An
     if position.hand == NONE:
         return encode_turn(NONE, first_gift(position, seed, rules, agent))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    cell = int64(lowest_bit(wins)) if wins != 0 else mirrored_cell(position, params(agent)[0] != 0.0, seed, agent)
+    cell = int64(lowest_bit(wins)) if wins != 0 else rule_of_thumb_cell(position, params(agent)[0] != 0.0, seed, agent)
     return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))
 
 
@@ -209,8 +209,8 @@ class RuleBased(KernelAgent):
     kernel = rule_based_turn
 
     def __init__(self, faithful: bool = False, version: str = LAST) -> None:
-        self.faithful = checked_flag("faithful", faithful)
-        self.version = checked_version(version, faithful, VERSIONS)
+        self.faithful = check_flag("faithful", faithful)
+        self.version = check_version(version, faithful, VERSIONS)
 
     def turn_kernel(self) -> TurnKernel:
         return rule_based_program_turn if self.faithful else rule_based_turn

@@ -6,15 +6,15 @@ from typing import Any
 
 from agents.base.agent import KernelAgent, encode_turn, turn
 from agents.random import random_cell, random_piece
-from quarto.bits import lowest_bit, spread
-from quarto.jit import inlined, int64, uint64
+from quarto.bits import lowest_bit, piece_to_lanes
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import NONE, PIECES
 from quarto.threats import safe_pieces, winning_cells
 
 
-@inlined
+@inline_function
 def winning_piece(position: Position, rules: Any) -> int:
     """The lowest available piece that finishes a line somewhere, or NONE."""
     for piece in range(PIECES):
@@ -23,20 +23,20 @@ def winning_piece(position: Position, rules: Any) -> int:
     return NONE
 
 
-@inlined
+@inline_function
 def gift_turn(position: Position, word: int, rules: Any) -> int:
     """The turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
         wins = winning_cells(lanes, occupied, position.hand, rules)
         cell = lowest_bit(wins) if wins != 0 else random_cell(word, ~occupied & ALL_CELLS)
-        lanes |= spread(position.hand) << uint64(cell)
+        lanes |= piece_to_lanes(position.hand) << uint64(cell)
         occupied |= int64(1) << cell
     safe = position.available & safe_pieces(lanes, occupied, rules)
     return encode_turn(cell, random_piece(word, safe if safe != 0 else position.available))
 
 
-@inlined
+@inline_function
 def mover_turn(position: Position, word: int, rules: Any) -> int:
     """The turn if the mover chooses: a piece and cell that win, else any."""
     piece = winning_piece(position, rules)

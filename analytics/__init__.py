@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from analytics.store.files.backend import DEFAULT_ARCHIVE, archive_option, location_of
+from analytics.store.files.backend import DEFAULT_ARCHIVE, format_archive_option, parse_location
 
 if TYPE_CHECKING:
     from analytics.questions.sql.database import OpenArchive
 
-__all__ = ["DEFAULT_ARCHIVE", "archive_option", "open_archive"]
+__all__ = ["DEFAULT_ARCHIVE", "format_archive_option", "open_archive"]
 
 
 def open_archive(
@@ -30,7 +30,7 @@ def open_archive(
     ``archive`` is not one, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
-    from analytics.questions.sql.answers import Limits
+    from analytics.questions.sql.answers import QueryLimits
     from analytics.questions.sql.database import OpenArchive
 
-    return OpenArchive(location_of(archive), Limits(memory, spill, seconds), check)
+    return OpenArchive(parse_location(archive), QueryLimits(memory, spill, seconds), check)

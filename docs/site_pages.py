@@ -19,8 +19,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
-from runners.config.arguments import Key  # noqa: E402  (found by the line above)
-from runners.config.help import archive_keys, explained_keys, introduction  # noqa: E402  (found by the line above)
+from runners.config.arguments import ConfigKey  # noqa: E402  (found by the line above)
+from runners.config.help import list_archive_keys, parse_introduction, parse_keys_with_types  # noqa: E402  (found by the line above)
 from runners.config.schemas import SCHEMAS  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
@@ -168,13 +168,13 @@ def configuration_page() -> str:
     lines = [CONFIGURATION]
     for name, schema in SCHEMAS.items():
         text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8")
-        said, examples = introduction(text)
-        keys = list(explained_keys(text, schema))
+        said, examples = parse_introduction(text)
+        keys = list(parse_keys_with_types(text, schema))
         lines += [f"## `qarena {name.replace('_', ' ')}`", "", said, "", "```", *examples, "```", "", *_keys(keys), ""]
     lines += [
         "## Keys of `archive`",
         "",
-        *_keys(archive_keys()),
+        *_keys(list_archive_keys()),
         "",
     ]
     for group in sorted({path.parent for path in (ROOT / "conf").glob("*/*.yaml")}):
@@ -190,7 +190,7 @@ def _title(path: Path) -> str:
     return ": ".join([path.stem, *comments[:1]]).replace('"', "'")
 
 
-def _keys(keys: list[Key]) -> Iterator[str]:
+def _keys(keys: list[ConfigKey]) -> Iterator[str]:
     """A table of keys."""
     yield from ("| key or group | default | values | meaning |", "|---|---|---|---|")
     for key in keys:

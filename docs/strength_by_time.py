@@ -14,7 +14,7 @@ import polars as pl
 
 import analytics
 from analytics.report import style
-from analytics.report.vega import Spec, category, data, layer, quantity
+from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative
 
 RIVALS = ("alpha_beta(depth=6)", "mcts(c=0.5,draw_reward=0.5,iterations=4000,safe_gifts=true,solver=true)")
 DRAWS, WINS, ELO = "draws v oracle, %", "wins v the search alone, %", "Elo"
@@ -51,20 +51,20 @@ def points(archive: str, speeds: Path, ratings: Path) -> pl.DataFrame:
 
 def panel(rows: pl.DataFrame, name: str, families: list[str]) -> Spec:
     """The strengths of one picture, a line for each family."""
-    colours = {"domain": families, "range": [light for light, _ in style.AGENTS]}
+    colours = {"domain": families, "range": [light for light, _ in style.AGENT_COLOURS]}
     return {
         "width": style.WIDTH,
         "height": style.HEIGHT,
-        "data": data(rows.filter(picture=name)),
+        "data": inline_data(rows.filter(picture=name)),
         "encoding": {
-            "x": quantity(
+            "x": quantitative(
                 "us",
                 title="microseconds a turn",
                 scale={"type": "log", "domain": [POWERS[0], POWERS[-1]]},
                 axis={"values": POWERS, "format": ",d", "grid": False},
             ),
-            "y": quantity("strength", title=name, scale={} if name == ELO else {"domain": [0, 100]}),
-            "color": category("family", sort=families, scale=colours, legend={"columns": 2, "symbolOpacity": 1}),
+            "y": quantitative("strength", title=name, scale={} if name == ELO else {"domain": [0, 100]}),
+            "color": nominal("family", sort=families, scale=colours, legend={"columns": 2, "symbolOpacity": 1}),
         },
         "layer": [layer("line", {}, strokeWidth=2), layer("point", {}, filled=True, size=45, opacity=1)],
     }
@@ -75,7 +75,9 @@ def main(archive: str, speeds: str, ratings: str, output: str) -> None:
     rows = points(archive, Path(speeds), Path(ratings))
     families = rows["family"].unique(maintain_order=True).to_list()
     picture = {"vconcat": [panel(rows, name, families) for name in (DRAWS, WINS, ELO)]}
-    Path(output).write_text(style.svg(style.styled(picture, "Strength by the time of a turn")), encoding="utf-8")
+    Path(output).write_text(
+        style.render_svg(style.style_chart(picture, "Strength by the time of a turn")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

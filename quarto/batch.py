@@ -33,7 +33,7 @@ class Batch(NamedTuple):
         )
 
     @staticmethod
-    def of(positions: list[Position]) -> Batch:
+    def from_positions(positions: list[Position]) -> Batch:
         """The given positions, in their order."""
         if not positions:
             return Batch.empty(0)
@@ -50,11 +50,11 @@ class Batch(NamedTuple):
         """The ``i``-th position as Python integers."""
         return Position(*(int(field[i]) for field in self))
 
-    def part(self, start: int, end: int) -> Batch:
+    def select_range(self, start: int, end: int) -> Batch:
         """The positions from ``start`` to before ``end``, as views."""
         return Batch(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
-    def chosen(self, mask: NDArray[np.bool_]) -> Batch:
+    def select(self, mask: NDArray[np.bool_]) -> Batch:
         """The positions for which ``mask`` [B] holds, in their order, in arrays of their own."""
         return Batch(*(field[mask] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
@@ -87,13 +87,13 @@ class Thoughts(NamedTuple):
     microseconds: NDArray[np.int64]  # [..., B] that the turn took, by the clock; or NO_TURN
 
     @staticmethod
-    def none(*shape: int) -> Thoughts:
+    def blank(*shape: int) -> Thoughts:
         """Thoughts of which nothing is told."""
         return Thoughts(
             np.full(shape, NO_VALUE, np.int32), np.full(shape, NO_VISITS, np.int64), np.full(shape, NO_TURN, np.int64)
         )
 
-    def at(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Thoughts:
+    def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Thoughts:
         """Those of some positions or games: of a slice as views."""
         return Thoughts(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
 
@@ -150,10 +150,10 @@ class Games(NamedTuple):
 GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
 
 
-Columns = TypeVar("Columns", Games, Thoughts)
+GameColumns = TypeVar("GameColumns", Games, Thoughts)
 
 
-def side_by_side(parts: Sequence[Columns]) -> Columns:
+def concat_games(parts: Sequence[GameColumns]) -> GameColumns:
     """The games, or the thoughts, of several parts one after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -176,9 +176,9 @@ class Block(NamedTuple):
     thoughts: Thoughts | None = None  # [17, G] of the players, a row for each turn, if they were asked for
 
     @property
-    def games_a_pair(self) -> int:
+    def games_per_pair(self) -> int:
         return 1 + self.swapped
 
     @property
     def pairs(self) -> int:
-        return len(self.games.plies) // self.games_a_pair
+        return len(self.games.plies) // self.games_per_pair

@@ -15,12 +15,12 @@ from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.extending import intrinsic
 
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import inline_function, int64, uint64
 
 LANE_ONES = uint64(0x0001_0001_0001_0001)
 LANE_TOPS = uint64(0x8000_8000_8000_8000)
-LANE = uint64(0xFFFF)
-SPREAD = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45, whose products do not overlap
+LANE_MASK = uint64(0xFFFF)
+SPREAD_MULTIPLIER = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45, whose products do not overlap
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -81,12 +81,12 @@ def prefetch(typing_context: Any, address: Any) -> Any:
     return types.void(address), generate
 
 
-IS_SET = np.arange(256)[:, None] >> np.arange(8) & 1  # [256 x 8] by byte and bit
+BYTE_BITS = np.arange(256)[:, None] >> np.arange(8) & 1  # [256 x 8] by byte and bit
 # [256 x 8] by byte and n, flat: the index of the n-th set bit. A stable sort puts the indices of set bits first.
-BIT_POSITIONS = np.argsort(-IS_SET, axis=1, kind="stable").astype(np.uint8).ravel()
+BIT_POSITIONS = np.argsort(-BYTE_BITS, axis=1, kind="stable").astype(np.uint8).ravel()
 
 
-@inlined
+@inline_function
 def nth_bit_by_table(mask: int, n: int) -> int:
     """``nth_bit`` on any processor.
 
@@ -111,23 +111,23 @@ def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@inlined
+@inline_function
 def nth_bit_by_deposit(mask: int, n: int) -> int:
     """``nth_bit`` in two instructions; random play is a seventh faster."""
     return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
 
 
 # Whether numba compiles for this machine's own processor, and that has PDEP.
-DEPOSITS_BITS = (
+HAS_BIT_DEPOSIT = (
     not (numba.config.CPU_NAME or numba.config.CPU_FEATURES)
     and platform.machine() in ("x86_64", "AMD64")
     and bool(get_host_cpu_features().get("bmi2"))
 )
 # Index of the n-th (from 0) set bit of a 16-bit mask; n must be below its number of set bits.
-nth_bit = nth_bit_by_deposit if DEPOSITS_BITS else nth_bit_by_table
+nth_bit = nth_bit_by_deposit if HAS_BIT_DEPOSIT else nth_bit_by_table
 
 
-@inlined
-def spread(piece: int) -> int:
+@inline_function
+def piece_to_lanes(piece: int) -> int:
     """The four lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
-    return (uint64(piece) * SPREAD) & LANE_ONES
+    return (uint64(piece) * SPREAD_MULTIPLIER) & LANE_ONES

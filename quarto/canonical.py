@@ -24,11 +24,11 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.bits import LANE, LANE_ONES, lowest_bit, popcount, spread
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import LANE_MASK, LANE_ONES, lowest_bit, piece_to_lanes, popcount
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_PIECES, Position, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
-from quarto.symmetry import Symmetries, move_lanes, symmetries
+from quarto.symmetry import Symmetries, build_symmetries, move_lanes
 
 PIECE_SYMMETRIES = 384
 
@@ -41,12 +41,12 @@ class Transform(NamedTuple):
     order: int  # two bits for each attribute, lowest first: the attribute that moves there
 
 
-@inlined
+@inline_function
 def sort_lanes(lanes: int) -> int:
     """The least word that the four lanes make in any order: lane 3 is the least of them."""
-    a = int64(lanes & LANE)
-    b = int64((lanes >> uint64(16)) & LANE)
-    c = int64((lanes >> uint64(32)) & LANE)
+    a = int64(lanes & LANE_MASK)
+    b = int64((lanes >> uint64(16)) & LANE_MASK)
+    c = int64((lanes >> uint64(32)) & LANE_MASK)
     d = int64(lanes >> uint64(48))
     a, b, c, d = max(a, b), min(a, b), max(c, d), min(c, d)
     a, b, c, d = max(a, c), max(b, d), min(a, c), min(b, d)
@@ -54,7 +54,7 @@ def sort_lanes(lanes: int) -> int:
     return uint64(a) | uint64(b) << uint64(16) | uint64(c) << uint64(32) | uint64(d) << uint64(48)
 
 
-@inlined
+@inline_function
 def highest_cell(occupied: int) -> int:
     """The highest occupied cell as uint64; 15 on the empty board, where it makes no difference."""
     smeared = occupied | occupied >> 1
@@ -64,14 +64,14 @@ def highest_cell(occupied: int) -> int:
     return uint64((popcount(smeared) - 1) & 15)
 
 
-@inlined
+@inline_function
 def least_lanes(lanes: int, occupied: int, cell: int) -> int:
     """Each lane or its complement within ``occupied``, whichever is less: the bit of the highest ``cell`` decides."""
     return lanes ^ (((lanes >> cell) & LANE_ONES) * uint64(occupied))
 
 
-@inlined
-def canonical(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
+@inline_function
+def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
     """The canonical form of a position (``hand`` 0-15, which becomes 0) or of a board (``hand`` NONE).
 
     Returns (lanes uint64, occupied int64): the least ``lanes`` among all images with the least ``occupied`` and, if
@@ -80,7 +80,7 @@ def canonical(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple
     """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
-        lanes ^= spread(hand) * uint64(occupied)
+        lanes ^= piece_to_lanes(hand) * uint64(occupied)
     top = highest_cell(minimal)
     least = ~uint64(0)
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
@@ -91,12 +91,12 @@ def canonical(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple
     return least, minimal
 
 
-@inlined
+@inline_function
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
     """A symmetry that takes this position (or board, ``hand`` NONE) to its ``canonical`` form; the first one found."""
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
-        lanes ^= spread(hand) * uint64(occupied)
+        lanes ^= piece_to_lanes(hand) * uint64(occupied)
     top = highest_cell(minimal)
     least, permutation = ~uint64(0), int64(0)
     xor, unsorted = max(hand, 0), lanes
@@ -110,27 +110,27 @@ def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries
     return Transform(permutation, xor, _descending_order(unsorted))
 
 
-@inlined
+@inline_function
 def _descending_order(lanes: int) -> int:
     """``Transform.order`` that sorts these lanes, greatest first; equal lanes keep their order."""
     order = int64(0)
     for a in range(ATTRIBUTES):
-        lane = (lanes >> uint64(CELLS * a)) & LANE
+        lane = (lanes >> uint64(CELLS * a)) & LANE_MASK
         rank = 0
         for b in range(ATTRIBUTES):
-            other = (lanes >> uint64(CELLS * b)) & LANE
+            other = (lanes >> uint64(CELLS * b)) & LANE_MASK
             rank += int64(other > lane or (other == lane and b < a))
         order |= int64(a) << (2 * rank)
     return order
 
 
-@inlined
+@inline_function
 def map_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
     """Where a cell of the position lies in the canonical one."""
     return int64(tables.cells[transform.permutation, cell])
 
 
-@inlined
+@inline_function
 def map_piece(piece: int, transform: Transform) -> int:
     """The image of a piece of the position in the canonical one."""
     mapped = int64(0)
@@ -139,15 +139,15 @@ def map_piece(piece: int, transform: Transform) -> int:
     return mapped
 
 
-@inlined
+@inline_function
 def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
     """The number of positions (``hand`` 0-15) or boards (``hand`` NONE) with this canonical form, this one included.
 
     It is the order of the group divided by the number of symmetries that leave this position as it is.
     """
-    least, minimal = canonical(lanes, occupied, hand, tables)
+    least, minimal = canonical_form(lanes, occupied, hand, tables)
     if hand >= 0:
-        lanes ^= spread(hand) * uint64(occupied)
+        lanes ^= piece_to_lanes(hand) * uint64(occupied)
     top = highest_cell(minimal)
     keep = int64(0)
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
@@ -157,7 +157,7 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
         keep += int64(sort_lanes(image) == least)
     run = 1
     for shift in range(CELLS, ATTRIBUTES * CELLS, CELLS):  # equal lanes, which lie side by side, may be exchanged
-        equal = ((least >> uint64(shift)) ^ (least >> uint64(shift - CELLS))) & LANE == uint64(0)
+        equal = ((least >> uint64(shift)) ^ (least >> uint64(shift - CELLS))) & LANE_MASK == uint64(0)
         run = run + 1 if equal else 1
         keep *= run
     if occupied == 0 and hand < 0:
@@ -173,7 +173,7 @@ def canonical_forms(
     least = np.empty(lanes.shape[0], np.uint64)
     minimal = np.empty(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):
-        least[i], minimal[i] = canonical(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
+        least[i], minimal[i] = canonical_form(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
     return least, minimal
 
 
@@ -183,7 +183,7 @@ def canonical_position(position: Position, rules: Rules) -> Position:
         np.array([position.lanes], np.uint64),
         np.array([position.occupied], np.uint16),
         np.array([position.hand], np.int8),
-        symmetries(rules),
+        build_symmetries(rules),
     )
     hand = NONE if position.hand == NONE else 0
     canonical_one = Position(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
@@ -191,7 +191,7 @@ def canonical_position(position: Position, rules: Rules) -> Position:
     return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in taken))
 
 
-class Turn(NamedTuple):
+class CanonicalTurn(NamedTuple):
     """A position and the decision made in it. In kernels ``board`` is uint64 and everything else int64."""
 
     occupied: int  # 16 bits: cells that hold a piece
@@ -200,28 +200,28 @@ class Turn(NamedTuple):
     piece: int  # the gift that came with it or, where the mover chooses, what was placed; NONE: there was no gift
 
 
-TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, types.int64), Turn)
+CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, types.int64), CanonicalTurn)
 
 
-@inlined
-def _with_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
+@inline_function
+def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
     """A lane and the same attribute of the hand and of the piece, as one number that sorts by the three."""
     return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
 
 
-@inlined
-def first_turn(hand: int, choice: tuple[int, int], tables: Symmetries) -> Turn:
+@inline_function
+def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
     """``canonical_turn`` on the empty board: which piece is 0 is free, and attributes may be exchanged at will."""
     cell, piece = choice
     least = cell
     for permutation in range(tables.cells.shape[0]):
         least = min(least, int64(tables.cells[permutation, cell]))
     differing = popcount(piece ^ hand) if hand >= 0 else int64(0)
-    return Turn(int64(0), uint64(0), least, (int64(1) << differing) - 1 if piece >= 0 else int64(NONE))
+    return CanonicalTurn(int64(0), uint64(0), least, (int64(1) << differing) - 1 if piece >= 0 else int64(NONE))
 
 
-@inlined
-def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> Turn:
+@inline_function
+def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
     """The canonical form of a turn: ``choice`` is (cell, piece), the piece or the hand may be NONE. About 40 ns."""
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])
@@ -234,10 +234,10 @@ def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int]
         image = moved ^ (((moved >> top) & LANE_ONES) * uint64(minimal))
         in_hand = hand ^ flip if hand >= 0 else int64(0)
         chosen = piece ^ flip if piece >= 0 else int64(0)
-        a = _with_choice(int64(image & LANE), in_hand, chosen, 0)
-        b = _with_choice(int64((image >> uint64(16)) & LANE), in_hand, chosen, 1)
-        c = _with_choice(int64((image >> uint64(32)) & LANE), in_hand, chosen, 2)
-        d = _with_choice(int64(image >> uint64(48)), in_hand, chosen, 3)
+        a = _pack_lane_and_choice(int64(image & LANE_MASK), in_hand, chosen, 0)
+        b = _pack_lane_and_choice(int64((image >> uint64(16)) & LANE_MASK), in_hand, chosen, 1)
+        c = _pack_lane_and_choice(int64((image >> uint64(32)) & LANE_MASK), in_hand, chosen, 2)
+        d = _pack_lane_and_choice(int64(image >> uint64(48)), in_hand, chosen, 3)
         a, b, c, d = max(a, b), min(a, b), max(c, d), min(c, d)
         a, b, c, d = max(a, c), max(b, d), min(a, c), min(b, d)
         b, c = max(b, c), min(b, c)
@@ -249,8 +249,8 @@ def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int]
         decision = in_hand << 8 | int64(tables.cells[permutation, cell]) << 4 | chosen
         if ordered < least or (ordered == least and decision < decided):
             least, decided = ordered, decision
-    word = board_word(least, minimal, decided >> 8, tables)
-    return Turn(minimal, word, (decided >> 4) & 15, decided & 15 if piece >= 0 else int64(NONE))
+    word = pack_board(least, minimal, decided >> 8, tables)
+    return CanonicalTurn(minimal, word, (decided >> 4) & 15, decided & 15 if piece >= 0 else int64(NONE))
 
 
 LARGEST_KEY_BOARD = 12  # pieces of the largest board whose key fits one word: 14 + 4 x 12 = 62 bits
@@ -258,21 +258,21 @@ NUMBER_BITS = 14  # the number of a canonical mask: at most 8,548, since all rul
 HAND_BITS = 4  # of a board word: the lowest
 
 
-@inlined
-def squeeze(lanes: int, occupied: int, tables: Symmetries) -> int:
+@inline_function
+def squeeze_lanes(lanes: int, occupied: int, tables: Symmetries) -> int:
     """The four lanes squeezed to the ``n`` occupied cells, lane 0 lowest: 4 n bits (uint64)."""
     low, high = occupied & 255, occupied >> 8
     low_count, count = popcount(low), popcount(occupied)
     word = uint64(0)
     for attribute in range(ATTRIBUTES):
-        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE)
+        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE_MASK)
         bits = int64(tables.squeezed[low, lane & 255]) | int64(tables.squeezed[high, lane >> 8]) << low_count
         word |= uint64(bits) << uint64(count * attribute)
     return word
 
 
-@inlined
-def expand(word: int, occupied: int) -> int:
+@inline_function
+def unsqueeze_lanes(word: int, occupied: int) -> int:
     """The lanes (uint64) from which ``squeeze`` made this word. Bits above the lowest 4 n are not read."""
     lanes = uint64(0)
     for attribute in range(ATTRIBUTES):
@@ -284,28 +284,28 @@ def expand(word: int, occupied: int) -> int:
     return lanes
 
 
-@inlined
+@inline_function
 def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
     """One uint64 for a canonical form of up to ``LARGEST_KEY_BOARD`` pieces: exact, no two forms share one.
 
     The lowest 14 bits number the canonical mask; above them come the squeezed lanes: ``14 + 4 n`` bits for ``n``
     pieces. The form must be canonical already.
     """
-    return squeeze(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
+    return squeeze_lanes(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
 
 
-@inlined
-def board_of_key(key: int, tables: Symmetries) -> tuple[int, int]:
+@inline_function
+def decode_board_key(key: int, tables: Symmetries) -> tuple[int, int]:
     """The canonical form (lanes uint64, occupied int64) that has this ``board_key``."""
     occupied = int64(tables.masks[int64(key & uint64((1 << NUMBER_BITS) - 1))])
-    return expand(key >> uint64(NUMBER_BITS), occupied), occupied
+    return unsqueeze_lanes(key >> uint64(NUMBER_BITS), occupied), occupied
 
 
-@inlined
-def board_word(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
+@inline_function
+def pack_board(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
     """The pieces of a canonical board and the hand (0 if there is none) as a uint64: exact beside ``occupied``.
 
     The hand is in the lowest four bits, the squeezed lanes above it: 4 n + 4 bits. The top one is 0, since the highest
     piece of a canonical board is 0: a signed word holds it.
     """
-    return squeeze(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)
+    return squeeze_lanes(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OURS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
+PROJECT_FOLDERS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
 
 
 class ArenaError(Exception):
@@ -51,7 +51,7 @@ class AnswerError(TypeError):
         self.raised_at = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
     @classmethod
-    def of_form(cls, call: Callable[..., Any], answer: object, expected: str) -> AnswerError:
+    def from_answer(cls, call: Callable[..., Any], answer: object, expected: str) -> AnswerError:
         """The error for an answer that has not the expected form."""
         return cls(call, f"returned {repr(answer)[:100]}, not {expected}")
 
@@ -61,13 +61,13 @@ def is_ctrl_c(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
+def describe_valid_names(name: str, valid: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` with the closest valid name and the list of all, for the end of a message."""
     names = sorted(set(valid))
-    return f"; {did_you_mean(name, names)}valid: {', '.join(names) or 'none'}"
+    return f"; {describe_nearest_name(name, names)}valid: {', '.join(names) or 'none'}"
 
 
-def did_you_mean(name: str, valid: Iterable[str], likeness: float = 0.5) -> str:
+def describe_nearest_name(name: str, valid: Iterable[str], likeness: float = 0.5) -> str:
     """``"did you mean 'x'? "`` with the closest valid name, or nothing if none has this ``likeness`` (0 to 1)."""
     close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=likeness)
     return f"did you mean {close[0]!r}? " if close else ""
@@ -78,16 +78,16 @@ class MissingExtraError(RequestError, ImportError):
 
 
 @contextmanager
-def of_extra(extra: str, needed_by: str) -> Iterator[None]:
+def require_extra(extra: str, needed_by: str) -> Iterator[None]:
     """Inside the context a library is imported that an extra brings. Raises ``MissingExtraError`` if it is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
         library = str(error.name).partition(".")[0]
-        raise MissingExtraError(f"{needed_by} needs {library}: {how_to_install(extra)}") from error
+        raise MissingExtraError(f"{needed_by} needs {library}: {describe_extra_installation(extra)}") from error
 
 
-def how_to_install(extra: str) -> str:
+def describe_extra_installation(extra: str) -> str:
     """The command that installs one of the project's extras."""
     return f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
 
@@ -96,7 +96,7 @@ def how_to_install(extra: str) -> str:
 
 
 @dataclass
-class Failed:
+class ErrorDetails:
     """An exception as it crosses to another process."""
 
     kind: str
@@ -109,58 +109,58 @@ class Failed:
 class RemoteError(Exception):
     """An exception in another process."""
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: ErrorDetails) -> None:
         super().__init__(f"{failed.kind}: {failed.text}")
-        self.failed = failed
+        self.details = failed
         self.raised_at = failed.raised_at
         self.add_note(failed.traceback)
 
-    def for_user(self, what: str) -> ArenaError:
+    def to_arena_error(self, what: str) -> ArenaError:
         """The error there if it is one for the user, else one that says that ``what`` cannot be made."""
-        if self.failed.exit_code is None:
+        if self.details.exit_code is None:
             return RequestError(f"{what} cannot be made: {self}")
-        kind = RequestError if self.failed.exit_code == RequestError.exit_code else FailureError
-        return kind(self.failed.text)
+        kind = RequestError if self.details.exit_code == RequestError.exit_code else FailureError
+        return kind(self.details.text)
 
 
-def failed_by(error: BaseException) -> Failed:
+def to_error_details(error: BaseException) -> ErrorDetails:
     """An exception as it crosses to another process."""
-    trace = _printable("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    trace = _escape_surrogates("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
-    return Failed(type(error).__name__, _printable(str(error)), raised_at(error), trace, code)
+    return ErrorDetails(type(error).__name__, _escape_surrogates(str(error)), find_error_location(error), trace, code)
 
 
-def _printable(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     """A text as UTF-8 can have it."""
     return text.encode(errors="backslashreplace").decode()
 
 
-def raised_at(error: BaseException) -> str:
+def find_error_location(error: BaseException) -> str:
     """File and line where an agent's exception comes from: the innermost of its author's, else of this project's."""
     found: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
     if found is None and isinstance(error, SyntaxError):
         found = f"{error.filename}:{error.lineno}"
     if found is None:
         lines = [(f.filename, f"{f.filename}:{f.lineno}") for f in traceback.extract_tb(error.__traceback__)]
-        lines = [(file, line) for file, line in lines if not _is_of_library(file)]
-        theirs = [line for file, line in lines if not file.startswith(OURS)]
+        lines = [(file, line) for file, line in lines if not _is_library_file(file)]
+        theirs = [line for file, line in lines if not file.startswith(PROJECT_FOLDERS)]
         found = theirs[-1] if theirs else lines[-1][1] if lines else "an unknown line"
     here = f"{Path.cwd()}{os.sep}"
     return found[len(here) :] if found.startswith(here) else found
 
 
-def _is_of_library(file: str) -> bool:
+def _is_library_file(file: str) -> bool:
     """Whether a file is Python's or an installed library's, or no Python file: C extensions name their sources."""
-    return not file.endswith(".py") or file.startswith(_library_folders()) or "-packages" in file
+    return not file.endswith(".py") or file.startswith(_list_library_folders()) or "-packages" in file
 
 
 @functools.lru_cache(maxsize=1)
-def _library_folders() -> tuple[str, ...]:
+def _list_library_folders() -> tuple[str, ...]:
     """The folders of Python and of what is installed. Finding them takes 10 ms."""
     return tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-def one_line(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """An exception in one line, with file and line of its source."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{text:.500} ({raised_at(error)})"
+    return f"{text:.500} ({find_error_location(error)})"

@@ -34,16 +34,16 @@ from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import models, overload, register_model, typeof_impl
 
 from quarto.sources import (
-    PERMISSIONS,
-    PRIVATE,
+    PERMISSION_BITS,
+    PRIVATE_MODE,
     cache_root,
-    compiling,
-    find_foreign_access,
-    fingerprint_of,
-    kernel_sources,
-    make_private_folder,
-    outside_fingerprint,
+    compilation_progress,
+    create_private_folder,
+    describe_foreign_access,
+    files_fingerprint,
+    list_kernel_sources,
     project_root,
+    third_party_fingerprint,
 )
 
 logger = logging.getLogger(__name__)
@@ -68,14 +68,14 @@ def cache_directory(outside: str = "") -> Path:
     the fingerprint of the sources of an agent that is not the project's. All environments of a user share it.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
-    stamp = hashlib.sha256(f"{fingerprint_of(kernel_sources())} {outside} {versions}".encode()).hexdigest()[:16]
+    stamp = hashlib.sha256(f"{files_fingerprint(list_kernel_sources())} {outside} {versions}".encode()).hexdigest()[:16]
     chosen = cache_root() / "kernels" / stamp
-    reason = _find_obstacle(chosen)
-    return _make_temporary_root(reason) / stamp if reason else chosen
+    reason = _prepare_cache_folder(chosen)
+    return _create_temporary_root(reason) / stamp if reason else chosen
 
 
 @functools.cache
-def _make_temporary_root(reason: str) -> Path:
+def _create_temporary_root(reason: str) -> Path:
     """Make a folder for this process instead of the cache, and say why."""
     logger.warning(
         "the kernel cache is not used, because %s: kernels are compiled again in each process; "
@@ -87,16 +87,16 @@ def _make_temporary_root(reason: str) -> Path:
     return root
 
 
-def _find_obstacle(folder: Path) -> str:
+def _prepare_cache_folder(folder: Path) -> str:
     """Make a folder of the cache, for this user alone; say what is against using it, if anything is.
 
     numba unpickles what it finds there, so whoever can write there can run any code as this user.
     """
     try:
-        make_private_folder(folder)
-        foreign, mode = find_foreign_access(folder), folder.stat().st_mode & PERMISSIONS
-        if not foreign and mode & ~PRIVATE:
-            folder.chmod(mode & PRIVATE)  # numba's folders inside have the user's usual mode
+        create_private_folder(folder)
+        foreign, mode = describe_foreign_access(folder), folder.stat().st_mode & PERMISSION_BITS
+        if not foreign and mode & ~PRIVATE_MODE:
+            folder.chmod(mode & PRIVATE_MODE)  # numba's folders inside have the user's usual mode
     except OSError as error:
         return f"{error.filename or folder} cannot be used ({error.strerror})"
     return foreign or ("" if os.access(folder, os.W_OK) else f"{folder} cannot be written")
@@ -117,8 +117,8 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 # is, and numba lets it inherit what it does not name. The result was ten times the machine code and minutes of LLVM.
 KERNEL_OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": False}
 
-_loading = threading.RLock()  # one thread makes a dispatcher. Taken before numba's own lock, never inside it
-_configuring = threading.Lock()  # one thread lends numba our cache; nothing is compiled meanwhile
+_dispatcher_lock = threading.RLock()  # one thread makes a dispatcher. Taken before numba's own lock, never inside it
+_configuration_lock = threading.Lock()  # one thread lends numba our cache; nothing is compiled meanwhile
 
 
 class _Compilations(threading.local):
@@ -139,9 +139,9 @@ def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any
     source = Path(function.__code__.co_filename)
     if not source.is_file():
         return numba.njit(**options)(function)
-    with _configuring:
+    with _configuration_lock:
         before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-        numba.config.CACHE_DIR = str(cache_directory(outside_fingerprint(function.__module__, source)))
+        numba.config.CACHE_DIR = str(cache_directory(third_party_fingerprint(function.__module__, source)))
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
         try:
             return numba.njit(cache=True, **options)(function)
@@ -173,7 +173,7 @@ class Kernel:
         Raises what numba raises in compiling the declared signature.
         """
         if self._dispatcher is None:
-            with _loading:
+            with _dispatcher_lock:
                 self.build()
         return self._dispatcher
 
@@ -181,7 +181,7 @@ class Kernel:
         """``load`` for a thread that may be compiling a caller: it has numba's lock, and must not wait for ours."""
         if self._dispatcher is None:
             dispatcher = _build_dispatcher(self.py_func, self._options)
-            for each in _entries_in(self.py_func):
+            for each in _find_external_kernels(self.py_func):
                 each.build()
             if self.declared is not None:
                 self._compile(dispatcher)
@@ -209,7 +209,7 @@ class Kernel:
 
 
 @typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
-def _type_of_kernel(called: Kernel, context: Any) -> Any:
+def _resolve_kernel_type(called: Kernel, context: Any) -> Any:
     """Tell numba the type of a kernel that a kernel calls."""
     if context.purpose.name == "argument":
         raise TypeError(f"{called.__qualname__} is a kernel: give another kernel load({called.__qualname__})")
@@ -260,7 +260,7 @@ def function_value(signature: Any) -> Callable[[F], F]:
     return decorate
 
 
-class Entry(types.ExternalFunction):  # type: ignore[misc]
+class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
     """A kernel with a declared signature as other kernels call it: by the address of its machine code.
 
     numba copies a kernel that is called as such into each of its callers, and LLVM optimises every copy. Twenty kernels
@@ -274,7 +274,7 @@ class Entry(types.ExternalFunction):  # type: ignore[misc]
 
     def load(self) -> None:
         """Have the machine code, and let LLVM know its address: it ends the process if a caller's code comes first."""
-        with _loading:
+        with _dispatcher_lock:
             self.build()
 
     def build(self) -> None:
@@ -289,47 +289,47 @@ class Entry(types.ExternalFunction):  # type: ignore[misc]
         return self.called(*arguments)
 
 
-register_model(Entry)(models.OpaqueModel)  # as of every external function: it has no value of its own
+register_model(ExternalKernel)(models.OpaqueModel)  # as of every external function: it has no value of its own
 
 
-def entry(function: F) -> F:
+def to_external_kernel(function: F) -> F:
     """The kernel ``function``, to be called by other kernels without becoming a part of each: see ``Entry``."""
-    return cast("F", Entry(cast("Kernel", function)))
+    return cast("F", ExternalKernel(cast("Kernel", function)))
 
 
 @functools.cache
-def _entries_in(function: FunctionType) -> frozenset[Entry]:
+def _find_external_kernels(function: FunctionType) -> frozenset[ExternalKernel]:
     """Every entry that a function calls, or that a function calls which becomes a part of it."""
-    found, seen, waiting = set[Entry](), {function}, [function]
+    found, seen, waiting = set[ExternalKernel](), {function}, [function]
     while waiting:
         current = waiting.pop()
-        for value in map(current.__globals__.get, _names_in(current.__code__)):
-            if isinstance(value, Entry):
+        for value in map(current.__globals__.get, _list_code_names(current.__code__)):
+            if isinstance(value, ExternalKernel):
                 found.add(value)
-            elif isinstance(value, Kernel | Inlined) and value.py_func not in seen:
+            elif isinstance(value, Kernel | InlineFunction) and value.py_func not in seen:
                 seen.add(value.py_func)
                 waiting.append(value.py_func)
     return frozenset(found)
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
+def _list_code_names(code: CodeType) -> Iterator[str]:
     """The names of globals and attributes in a function's code, and in the code of functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield from _list_code_names(constant)
 
 
-def load(function: Callable[..., Any]) -> Any:
+def load_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel with a declared signature now, or read it from the cache, so that its first call is no slower.
 
     Returns what other kernels are given as a function value. Raises what numba raises for a function that it cannot
     compile.
     """
-    return function.load() if isinstance(function, Kernel | Entry) else function
+    return function.load() if isinstance(function, Kernel | ExternalKernel) else function
 
 
-def load_all(packages: tuple[str, ...] = ("",)) -> None:
+def load_kernels(packages: tuple[str, ...] = ("",)) -> None:
     """``load`` every kernel of the modules that have been imported, or of those in some packages."""
     for each in list(_kernels):
         if each.declared is not None and each.__module__.startswith(packages):
@@ -337,10 +337,10 @@ def load_all(packages: tuple[str, ...] = ("",)) -> None:
 
 
 # Wrappers are how Python and function values call machine code; LLVM takes as long for them as for a small function.
-INLINED_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INLINE_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-class Inlined:
+class InlineFunction:
     """A function that becomes a part of the kernels that call it; a call from Python compiles a kernel of its own.
 
     To numba it is an overload. So a constant argument is a number like any other until LLVM inlines it; of a function
@@ -350,7 +350,7 @@ class Inlined:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self.py_func = cast("FunctionType", function)
-        overload(self, jit_options=INLINED_OPTIONS, strict=False)(lambda *_arguments: function)
+        overload(self, jit_options=INLINE_OPTIONS, strict=False)(lambda *_arguments: function)
 
     @functools.cached_property
     def _kernel(self) -> Kernel:
@@ -361,12 +361,12 @@ class Inlined:
         return self._kernel(*arguments)
 
 
-def inlined(function: F) -> F:
+def inline_function(function: F) -> F:
     """Compile a small function that only kernels call; LLVM is told to inline it, so it costs no call."""
-    return cast("F", Inlined(function))
+    return cast("F", InlineFunction(function))
 
 
-class _Listener(event.Listener):  # type: ignore[misc]
+class _CompilationListener(event.Listener):  # type: ignore[misc]
     """Calls ``compiling.announce`` whenever numba compiles what the cache lacks, and counts it in ``compiling``.
 
     numba compiles in one thread at a time, and what a kernel inlines while it compiles the kernel.
@@ -379,13 +379,13 @@ class _Listener(event.Listener):  # type: ignore[misc]
         if self._depth == 0:
             self._since = time.perf_counter()
         self._depth += 1
-        compiling.announce()
+        compilation_progress.announce()
 
     def on_end(self, _event: event.Event) -> None:
         self._depth -= 1
         if self._depth == 0:
-            compiling.compiled += 1
-            compiling.seconds += time.perf_counter() - self._since
+            compilation_progress.compiled += 1
+            compilation_progress.seconds += time.perf_counter() - self._since
 
 
-event.register("numba:compile", _Listener())
+event.register("numba:compile", _CompilationListener())

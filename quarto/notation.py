@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from quarto.errors import RequestError
-from quarto.position import Position, board, from_plies
+from quarto.position import Position, board, position_from_plies
 from quarto.rules import CELLS, NONE, PIECES, SIDE, cell_at
 
 PIECE_DIGITS = "0123456789ABCDEF"
@@ -21,7 +21,7 @@ ROW_DIGITS = "1234"
 ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
 CLASSIC_NAME = "classic"
 RULES_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-SHOWN = 60  # characters of a wrong text that a message repeats
+MAX_QUOTED_CHARACTERS = 60  # characters of a wrong text that a message repeats
 POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
 
 
@@ -29,7 +29,7 @@ def parse_piece(text: str, where: str = "write 0 to 9 or A to F") -> int:
     """The piece of a hex digit, in either case; ``where`` ends the message about a wrong one."""
     digit = text.upper()
     if len(digit) != 1 or digit not in PIECE_DIGITS:
-        raise RequestError(f"piece {_shown(text)} is not a hex digit 0-F ({where})")
+        raise RequestError(f"piece {_quote_shortened(text)} is not a hex digit 0-F ({where})")
     return PIECE_DIGITS.index(digit)
 
 
@@ -44,7 +44,7 @@ def parse_cell(text: str, where: str = "letter = column, digit = row") -> int:
     """The cell of a text such as ``b3``, in either case; ``where`` ends the message about a wrong one."""
     name = text.lower()
     if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
-        raise RequestError(f"cell {_shown(text)} is not one of a1 to d4 ({where})")
+        raise RequestError(f"cell {_quote_shortened(text)} is not one of a1 to d4 ({where})")
     return cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
 
 
@@ -62,11 +62,13 @@ def parse_position(text: str) -> tuple[Position, str]:
     """
     fields = text.split()
     if len(fields) not in (2, 3):
-        raise RequestError(f"position {_shown(text)} must have 2 or 3 fields and has {len(fields)}: {POSITION_FORM}")
+        raise RequestError(
+            f"position {_quote_shortened(text)} must have 2 or 3 fields and has {len(fields)}: {POSITION_FORM}"
+        )
     name = fields[2] if len(fields) == 3 else CLASSIC_NAME
     if not RULES_NAME.fullmatch(name):
-        raise RequestError(f"rules {_shown(name)} is not a name (position {_shown(text)}, field 3)")
-    where = f"position {_shown(text)}, field "
+        raise RequestError(f"rules {_quote_shortened(name)} is not a name (position {_quote_shortened(text)}, field 3)")
+    where = f"position {_quote_shortened(text)}, field "
     plies = _parse_rows(fields[0], where + "1")
     hand = NONE
     if fields[1] != "-":
@@ -74,7 +76,7 @@ def parse_position(text: str) -> tuple[Position, str]:
         for piece, cell in plies:
             if piece == hand:
                 raise RequestError(f"piece {fields[1]!r} is in hand and on {format_cell(cell)} ({where}2)")
-    return from_plies(plies, hand)._replace(last_cell=NONE), name
+    return position_from_plies(plies, hand)._replace(last_cell=NONE), name
 
 
 def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:
@@ -97,10 +99,10 @@ def parse_game(text: str) -> list[tuple[int, int]]:
     """
     plies: list[tuple[int, int]] = []
     for ply, word in enumerate(text.split()):
-        where = f"game {_shown(text)}, ply {ply}"
+        where = f"game {_quote_shortened(text)}, ply {ply}"
         piece_text, at, cell_text = word.partition("@")
         if not at:
-            raise RequestError(f"{_shown(word)} is not piece@cell, such as F@b1 ({where})")
+            raise RequestError(f"{_quote_shortened(word)} is not piece@cell, such as F@b1 ({where})")
         piece, cell = parse_piece(piece_text, where), parse_cell(cell_text, where)
         for before, (other_piece, other_cell) in enumerate(plies):
             if piece == other_piece:
@@ -123,7 +125,9 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
     plies: list[tuple[int, int]] = []
     for number, row in enumerate(rows):
         if len(row) != SIDE:
-            raise RequestError(f"row {number + 1} {_shown(row)} has {len(row)} cells instead of {SIDE} ({where})")
+            raise RequestError(
+                f"row {number + 1} {_quote_shortened(row)} has {len(row)} cells instead of {SIDE} ({where})"
+            )
         for column, digit in enumerate(row):
             if digit != ".":
                 plies.append((parse_piece(digit, where), cell_at(number, column)))
@@ -136,5 +140,5 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
     return plies
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
+def _quote_shortened(text: str) -> str:
+    return repr(text if len(text) <= MAX_QUOTED_CHARACTERS else text[:MAX_QUOTED_CHARACTERS] + "…")

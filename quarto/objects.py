@@ -62,7 +62,7 @@ class Piece:
         return copied
 
 
-class Rows(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9
+class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9
     """A board where NumPy is missing: rows of cells, which ``[y, x]`` finds as ``[y][x]`` does."""
 
     def __getitem__(self, at: Any) -> Any:
@@ -77,13 +77,13 @@ class Rows(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclasse
     def __contains__(self, number: object) -> bool:
         return list.__contains__(self.ravel(), number)
 
-    def copy(self) -> Rows:
+    def copy(self) -> ListBoard:
         """Another board with the same cells."""
         return copy.deepcopy(self)
 
-    def ravel(self) -> Rows:
+    def ravel(self) -> ListBoard:
         """All numbers in one row."""
-        return Rows(cell for row in self for cell in row).ravel() if isinstance(self[0], list) else self
+        return ListBoard(cell for row in self for cell in row).ravel() if isinstance(self[0], list) else self
 
     def tolist(self) -> list[Any]:
         """The rows as a plain list."""
@@ -229,9 +229,9 @@ class Quarto:
 
 
 PIECES = [Piece(*(bool(piece & bit) for bit in (8, 4, 2, 1))) for piece in range(16)]  # players are given copies
-_array: Any = Rows if np is None else np.array
-EMPTY_BOARD: NDArray[np.int64] = _array([[NO_PIECE] * 4 for _ in range(4)])
-EMPTY_BINARY_BOARD: NDArray[np.float64] = _array([[[float("nan")] * 4 for _ in range(4)] for _ in range(4)])
+_build_array: Any = ListBoard if np is None else np.array
+EMPTY_BOARD: NDArray[np.int64] = _build_array([[NO_PIECE] * 4 for _ in range(4)])
+EMPTY_BINARY_BOARD: NDArray[np.float64] = _build_array([[[float("nan")] * 4 for _ in range(4)] for _ in range(4)])
 _ROWS = [[4 * y + x for x in range(4)] for y in range(4)]
 _LINES = [*_ROWS, *zip(*_ROWS), [0, 5, 10, 15], [3, 6, 9, 12]]
 # Four numbers of the flat binary board for each line, rows first, then columns, then diagonals, and each attribute.

@@ -27,7 +27,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from quarto.batch import Batch
-from quarto.jit import inlined, int64, kernel
+from quarto.jit import inline_function, int64, kernel
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, RULE_TABLES, Rules
 from quarto.threats import winning_cells
@@ -38,7 +38,7 @@ MAX_DECISIONS = PIECES + CELLS  # of a game
 
 
 @functools.cache
-def _lines_through(rules: Rules) -> tuple[tuple[int, ...], ...]:
+def _list_line_masks_by_cell(rules: Rules) -> tuple[tuple[int, ...], ...]:
     """By cell: the lines through it, each as a mask of 16 cells."""
     masks = [(line, sum(1 << cell for cell in line)) for line in rules.lines]
     return tuple(tuple(mask for line, mask in masks if cell in line) for cell in range(CELLS))
@@ -127,7 +127,7 @@ class StepwiseGame:
             self.seat ^= 1
 
     def _finishes_line(self, piece: int, cell: int) -> bool:
-        lines = [line for line in _lines_through(self.rules)[cell] if line & ~self.occupied == 0]
+        lines = [line for line in _list_line_masks_by_cell(self.rules)[cell] if line & ~self.occupied == 0]
         if not lines:
             return False
         for attribute in range(ATTRIBUTES):
@@ -145,66 +145,72 @@ VALUES = 2 * ATTRIBUTES
 SHAPE = (ROWS_OF_PIECES, VALUES)
 
 NO_CELL, NO_GIFT = CELLS, PIECES  # of a turn that only gives, or only places
-CHOICES = PIECES + 1
-TURNS = CHOICES * (CELLS + 1)  # 289
+GIFT_CODES = PIECES + 1
+TURN_CODES = GIFT_CODES * (CELLS + 1)  # 289
 
-_SET = (np.arange(PIECES)[:, None] >> np.arange(ATTRIBUTES)) & 1
+_ATTRIBUTE_BITS = (np.arange(PIECES)[:, None] >> np.arange(ATTRIBUTES)) & 1
 # [17, 8] int8: the values of each piece, and 0 for NONE, which Python counts as the last row.
-FEATURES = np.concatenate([np.concatenate([_SET, 1 - _SET], axis=1), np.zeros((1, VALUES), np.int64)]).astype(np.int8)
-BITS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.int8)  # [256, 8] those of a byte, the lowest first
-FEATURE_WORDS = FEATURES.view(np.uint64)[:, 0]  # [17] a row each, to be written at once
-BIT_WORDS = BITS.view(np.uint64)[:, 0]  # [256]
+PIECE_FEATURES = np.concatenate(
+    [np.concatenate([_ATTRIBUTE_BITS, 1 - _ATTRIBUTE_BITS], axis=1), np.zeros((1, VALUES), np.int64)]
+).astype(np.int8)
+BYTE_BITS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(
+    np.int8
+)  # [256, 8] those of a byte, the lowest first
+PIECE_FEATURE_WORDS = PIECE_FEATURES.view(np.uint64)[:, 0]  # [17] a row each, to be written at once
+BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 
 
-def observation(pieces: Sequence[int]) -> NDArray[np.int8]:
+def encode_pieces(pieces: Sequence[int]) -> NDArray[np.int8]:
     """The observation of the pieces on cells 0 to 15 and in the hand, ``NONE`` where there is none: [17, 8] int8."""
-    found: NDArray[np.int8] = FEATURES[pieces]
+    found: NDArray[np.int8] = PIECE_FEATURES[pieces]
     return found
 
 
-def observation_of(position: Position) -> NDArray[np.int8]:
+def encode_observation(position: Position) -> NDArray[np.int8]:
     """The observation of a position: [17, 8] int8."""
-    return observation([*board(position), position.hand])
+    return encode_pieces([*board(position), position.hand])
 
 
-def mask(bits: int) -> NDArray[np.int8]:
+def unpack_mask(bits: int) -> NDArray[np.int8]:
     """16 bits, the lowest first: [16] int8."""
-    return BITS[[bits & 255, bits >> 8]].reshape(ACTIONS)
+    return BYTE_BITS[[bits & 255, bits >> 8]].reshape(ACTIONS)
 
 
 # Fields of a batch; they may lie apart in memory, as those of records do.
-LANES, CELL_BITS, SMALL = (types.Array(each, 1, "A") for each in (types.uint64, types.uint16, types.int8))
-ROWS = types.uint64[:, ::1]
-RULES = numba.from_dtype(RULE_TABLES)
+LANES_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE = (
+    types.Array(each, 1, "A") for each in (types.uint64, types.uint16, types.int8)
+)
+ROWS_TYPE = types.uint64[:, ::1]
+RULES_TYPE = numba.from_dtype(RULE_TABLES)
 
 
-@kernel(types.void(LANES, CELL_BITS, CELL_BITS, SMALL, ROWS, ROWS))
-def _encode(lanes: Any, occupied: Any, available: Any, hand: Any, observations: Any, masks: Any) -> None:
+@kernel(types.void(LANES_TYPE, MASKS_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE, ROWS_TYPE, ROWS_TYPE))
+def _fill_observations(lanes: Any, occupied: Any, available: Any, hand: Any, observations: Any, masks: Any) -> None:
     for i in range(lanes.shape[0]):
         cells, piece = int64(occupied[i]), int64(hand[i])
         for cell in range(CELLS):
             here = (cells >> cell) & 1
-            observations[i, cell] = FEATURE_WORDS[piece_at(lanes[i], cell) * here + PIECES * (1 - here)]
-        observations[i, HAND] = FEATURE_WORDS[piece if piece >= 0 else PIECES]
+            observations[i, cell] = PIECE_FEATURE_WORDS[piece_at(lanes[i], cell) * here + PIECES * (1 - here)]
+        observations[i, HAND] = PIECE_FEATURE_WORDS[piece if piece >= 0 else PIECES]
         legal = int64(available[i]) if piece < 0 else ~cells & ALL_CELLS
-        masks[i, 0] = BIT_WORDS[legal & 255]
-        masks[i, 1] = BIT_WORDS[legal >> 8]
+        masks[i, 0] = BYTE_BIT_WORDS[legal & 255]
+        masks[i, 1] = BYTE_BIT_WORDS[legal >> 8]
 
 
-def encoded(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def encode_observations(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Observations [B, 17, 8] int8 and action masks [B, 16] int8 of a batch of positions."""
     size = len(batch.lanes)
     observations, masks = np.empty((size, ROWS_OF_PIECES), np.uint64), np.empty((size, 2), np.uint64)
-    _encode(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
+    _fill_observations(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
     return observations.view(np.int8).reshape(size, *SHAPE), masks.view(np.int8)
 
 
-@inlined
-def turn_is_legal(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
+@inline_function
+def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
     """Whether a turn is legal in a position."""
-    cell, gift = turn // CHOICES, turn % CHOICES
+    cell, gift = turn // GIFT_CODES, turn % GIFT_CODES
     gives = gift < PIECES and (available >> (gift & 15)) & 1 == 1
-    if turn < 0 or turn >= TURNS or (cell < CELLS and (occupied >> cell) & 1):
+    if turn < 0 or turn >= TURN_CODES or (cell < CELLS and (occupied >> cell) & 1):
         return False
     if hand < 0:
         return gives and (cell < CELLS) == (rules.mover_chooses != 0)
@@ -212,8 +218,10 @@ def turn_is_legal(turn: int, lanes: int, occupied: int, available: int, hand: in
     return cell < CELLS and (gift == NO_GIFT if ends else gives)
 
 
-@inlined
-def mark_turns(lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]) -> None:
+@inline_function
+def mark_legal_turns(
+    lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]
+) -> None:
     """Mark the legal turns of a position in ``legal`` [289], which is false."""
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
@@ -221,39 +229,45 @@ def mark_turns(lanes: int, occupied: int, available: int, hand: int, rules: Any,
         if gives_only != (cell == NO_CELL) or (occupied >> cell) & 1:
             continue
         if hand >= 0 and (available == 0 or (wins >> cell) & 1):
-            legal[CHOICES * cell + NO_GIFT] = True
+            legal[GIFT_CODES * cell + NO_GIFT] = True
         else:
             for piece in range(PIECES):
-                legal[CHOICES * cell + piece] = (available >> piece) & 1 == 1
+                legal[GIFT_CODES * cell + piece] = (available >> piece) & 1 == 1
 
 
-@kernel(types.void(LANES, CELL_BITS, CELL_BITS, SMALL, RULES, types.int8[:, ::1], types.boolean[:, ::1]))
-def _encode_turns(lanes: Any, occupied: Any, available: Any, hand: Any, rules: Any, pieces: Any, legal: Any) -> None:
+@kernel(
+    types.void(
+        LANES_TYPE, MASKS_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE, RULES_TYPE, types.int8[:, ::1], types.boolean[:, ::1]
+    )
+)
+def _fill_legal_turns(
+    lanes: Any, occupied: Any, available: Any, hand: Any, rules: Any, pieces: Any, legal: Any
+) -> None:
     for i in range(lanes.shape[0]):
         cells, left, piece = int64(occupied[i]), int64(available[i]), int64(hand[i])
         for cell in range(CELLS):
             pieces[i, cell] = piece_at(lanes[i], cell) if (cells >> cell) & 1 else int64(NONE)
         pieces[i, HAND] = piece
-        mark_turns(lanes[i], cells, left, piece, rules, legal[i])
+        mark_legal_turns(lanes[i], cells, left, piece, rules, legal[i])
 
 
-def encoded_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+def encode_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """The pieces and the legal turns of a batch of positions, in which nobody has finished a line.
 
     Pieces [B, 17] int8: those on cells 0 to 15 and the one in hand, -1 for none. Legal turns [B, 289] bool.
     """
     size = len(batch.lanes)
-    pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURNS), np.bool_)
-    _encode_turns(batch.lanes, batch.occupied, batch.available, batch.hand, rules.tables, pieces, legal)
+    pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURN_CODES), np.bool_)
+    _fill_legal_turns(batch.lanes, batch.occupied, batch.available, batch.hand, rules.tables, pieces, legal)
     return pieces, legal
 
 
-RESOLVER = "runners.config.options"
+RULES_MODULE = "runners.config.options"
 
 
-def rules_named(rules: Rules | str) -> Rules:
+def resolve_rules(rules: Rules | str) -> Rules:
     """``rules``, or those of ``conf/rules/NAME.yaml``. Raises ``RequestError`` for a name that does not exist."""
     if isinstance(rules, Rules):
         return rules
-    found: Rules = import_module(RESOLVER).load_rules(rules)
+    found: Rules = import_module(RULES_MODULE).load_rules(rules)
     return found

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from quarto.errors import of_extra
+from quarto.errors import require_extra
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.observations import ACTIONS, MAX_DECISIONS, SHAPE, StepwiseGame, observation, rules_named
+from quarto.observations import ACTIONS, MAX_DECISIONS, SHAPE, StepwiseGame, encode_pieces, resolve_rules
 from quarto.rules import NONE
 
-with of_extra("openspiel", "quarto.openspiel"):
+with require_extra("openspiel", "quarto.openspiel"):
     import pyspiel
     from open_spiel.python.observation import IIGObserverForPublicInfoGame
 
@@ -54,7 +54,7 @@ class QuartoGame(pyspiel.Game):
 
     def __init__(self, params: Mapping[str, Any] | None = None) -> None:
         super().__init__(GAME_TYPE, GAME_INFO, dict(params or {}))
-        self.rules = rules_named(self.get_parameters().get("rules", "classic"))
+        self.rules = resolve_rules(self.get_parameters().get("rules", "classic"))
 
     def new_initial_state(self) -> QuartoState:
         return QuartoState(self)
@@ -111,7 +111,7 @@ class PositionObserver:
 
     def set_from(self, state: QuartoState, _player: int) -> None:
         """Write the position of ``state`` into the tensor."""
-        self.dict["observation"][:] = observation(state.quarto.pieces)
+        self.dict["observation"][:] = encode_pieces(state.quarto.pieces)
 
     def string_from(self, state: QuartoState, _player: int) -> str:
         return str(state)

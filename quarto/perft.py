@@ -21,20 +21,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.bits import spread
-from quarto.canonical import board_key, board_of_key, canonical
+from quarto.bits import piece_to_lanes
+from quarto.canonical import board_key, canonical_form, decode_board_key
 from quarto.errors import RequestError
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.position import ALL_PIECES, pieces_on
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.position import ALL_PIECES, board_pieces
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, finishes_line
-from quarto.symmetry import Symmetries, symmetries
+from quarto.symmetry import Symmetries, build_symmetries
 
 MAX_PLIES = 7
 SMALLEST_TABLE = 1 << 10  # entries; a power of two, as all tables
-SPREADER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
+HASH_MULTIPLIER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
 
 
-class Layer(NamedTuple):
+class PerftLayer(NamedTuple):
     """The counts after ``ply`` plies, as Python integers."""
 
     ply: int
@@ -52,7 +52,7 @@ class CanonicalBoards(NamedTuple):
     slices: dict[int, tuple[int, int]]  # canonical mask -> its boards: from, to
 
 
-def perft(rules: Rules, plies: int) -> list[Layer]:
+def perft(rules: Rules, plies: int) -> list[PerftLayer]:
     """The layers 0 to ``plies``. On one thread, and under classic rules, 6 plies take two seconds and 7 half a minute.
 
     Raises ``RequestError`` for a negative number or for more than ``MAX_PLIES``.
@@ -64,25 +64,29 @@ def perft(rules: Rules, plies: int) -> list[Layer]:
             f"plies={plies} is too many: ask for {MAX_PLIES} at most, because the live boards after {MAX_PLIES} plies "
             "(51 million up to symmetry under classic rules) would not fit in 1 GiB of memory to go on from"
         )
-    boards, layers = empty_board(), [Layer(0, 1, 0, 1, 1)]
+    boards, layers = build_empty_layer(), [PerftLayer(0, 1, 0, 1, 1)]
     for ply in range(1, plies + 1):
-        layer, boards = next_layer(rules, boards, ply, last=ply == plies)
+        layer, boards = count_next_layer(rules, boards, ply, last=ply == plies)
         layers.append(layer)
     return layers
 
 
-def empty_board() -> CanonicalBoards:
+def build_empty_layer() -> CanonicalBoards:
     """The layer of no plies."""
     return CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
 
 
-def next_layer(rules: Rules, parents: CanonicalBoards, ply: int, last: bool) -> tuple[Layer, CanonicalBoards]:
+def count_next_layer(
+    rules: Rules, parents: CanonicalBoards, ply: int, last: bool
+) -> tuple[PerftLayer, CanonicalBoards]:
     """Count the layer ``ply`` and make its boards (none if it is the ``last``, for which there may be no room)."""
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
-    tables = symmetries(rules)
-    for mask, sources in _sources(parents, tables).items():
-        child_lanes, child_ways, won, won_ways = _children(parents.lanes, parents.ways, sources, rules.tables, tables)
+    tables = build_symmetries(rules)
+    for mask, sources in _group_parents(parents, tables).items():
+        child_lanes, child_ways, won, won_ways = _generate_children(
+            parents.lanes, parents.ways, sources, rules.tables, tables
+        )
         if not last:
             slices[mask] = (live_boards, live_boards + len(child_lanes))
             lanes.append(child_lanes)
@@ -91,11 +95,11 @@ def next_layer(rules: Rules, parents: CanonicalBoards, ply: int, last: bool) -> 
         won_boards += won
         live_prefixes += int(child_ways.sum())
         games_won += int(won_ways)
-    layer = Layer(ply, live_prefixes, games_won, live_boards + won_boards, live_boards)
+    layer = PerftLayer(ply, live_prefixes, games_won, live_boards + won_boards, live_boards)
     return layer, CanonicalBoards(np.concatenate(lanes), np.concatenate(ways), slices)
 
 
-def _sources(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
+def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
     """The parents of each canonical mask of a child: rows of (first parent, end, parent mask, cell)."""
     found: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():
@@ -106,7 +110,7 @@ def _sources(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[
 
 
 @kernel()
-def _children(
+def _generate_children(
     lanes: NDArray[np.uint64], ways: NDArray[np.uint64], sources: NDArray[np.int64], rules: Any, tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int, int]:
     """All children of ``sources``, merged: lanes and ways of the live ones, number and ways of the won ones."""
@@ -117,27 +121,27 @@ def _children(
         first, end, mask, cell = sources[source]
         occupied = mask | int64(1) << cell
         for parent in range(first, end):
-            unused = ALL_PIECES & ~pieces_on(lanes[parent], mask)
+            unused = ALL_PIECES & ~board_pieces(lanes[parent], mask)
             for piece in range(PIECES):
                 if not unused >> piece & 1:
                     continue
-                child = lanes[parent] | spread(piece) << uint64(cell)
-                least, _ = canonical(child, occupied, NONE, tables)
+                child = lanes[parent] | piece_to_lanes(piece) << uint64(cell)
+                least, _ = canonical_form(child, occupied, NONE, tables)
                 if finishes_line(child, occupied, piece, cell, rules):
-                    won_count += _add(won, least, ways[parent])
-                    won = _roomy(won, won_count)
+                    won_count += _add_ways(won, least, ways[parent])
+                    won = _ensure_room(won, won_count)
                 else:
-                    live_count += _add(live, least, ways[parent])
-                    live = _roomy(live, live_count)
+                    live_count += _add_ways(live, least, ways[parent])
+                    live = _ensure_room(live, live_count)
     used = live[1] != 0
     return live[0][used], live[1][used], won_count, won[1].sum()
 
 
-@inlined
-def _add(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways: int) -> int:
+@inline_function
+def _add_ways(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways: int) -> int:
     """Add ``ways`` to the entry of ``lanes`` in an open-addressed table (no ways: free); 1 if it is a new entry."""
     last = uint64(table[0].shape[0] - 1)
-    word = (lanes ^ (lanes >> uint64(32))) * SPREADER
+    word = (lanes ^ (lanes >> uint64(32))) * HASH_MULTIPLIER
     slot = (word ^ (word >> uint64(32))) & last
     while table[1][slot] != 0 and table[0][slot] != lanes:
         slot = (slot + uint64(1)) & last
@@ -147,8 +151,8 @@ def _add(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways:
     return new
 
 
-@inlined
-def _roomy(
+@inline_function
+def _ensure_room(
     table: tuple[NDArray[np.uint64], NDArray[np.uint64]], count: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The table, or one of twice the size with the same entries if ``count`` entries fill more than half of it."""
@@ -158,46 +162,46 @@ def _roomy(
     larger = np.empty(2 * size, np.uint64), np.zeros(2 * size, np.uint64)
     for slot in range(size):
         if table[1][slot] != 0:
-            _add(larger, table[0][slot], table[1][slot])
+            _add_ways(larger, table[0][slot], table[1][slot])
     return larger
 
 
-def layers_of_keys(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
+def generate_key_layers(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
     """For 0 to ``pieces`` pieces the keys (``board_key``) of all canonical boards without a line: [N] each, ascending.
 
     Method: forward expansion (``perft``). Under classic rules 6 pieces take some seconds and 150 MB.
     """
-    boards = empty_board()
-    yield _keys(rules, boards)
+    boards = build_empty_layer()
+    yield _compute_keys(rules, boards)
     for ply in range(1, pieces + 1):
-        _, boards = next_layer(rules, boards, ply, last=False)
-        yield _keys(rules, boards)
+        _, boards = count_next_layer(rules, boards, ply, last=False)
+        yield _compute_keys(rules, boards)
 
 
-def _keys(rules: Rules, boards: CanonicalBoards) -> NDArray[np.uint64]:
+def _compute_keys(rules: Rules, boards: CanonicalBoards) -> NDArray[np.uint64]:
     keys = np.empty(len(boards.lanes), np.uint64)
     for mask, (first, end) in boards.slices.items():
-        _keys_of(boards.lanes[first:end], mask, keys[first:end], symmetries(rules))
+        _fill_keys(boards.lanes[first:end], mask, keys[first:end], build_symmetries(rules))
     keys.sort()
     return keys
 
 
 @kernel()
-def _keys_of(lanes: NDArray[np.uint64], occupied: int, keys: NDArray[np.uint64], tables: Symmetries) -> None:
+def _fill_keys(lanes: NDArray[np.uint64], occupied: int, keys: NDArray[np.uint64], tables: Symmetries) -> None:
     for i in range(lanes.shape[0]):
         keys[i] = board_key(lanes[i], int64(occupied), tables)
 
 
-def boards_of_keys(keys: NDArray[np.uint64], rules: Rules) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
+def decode_board_keys(keys: NDArray[np.uint64], rules: Rules) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
     """The boards that have these keys: lanes and occupied cells, [N] each."""
-    return _boards_of(keys, symmetries(rules))
+    return _decode_boards(keys, build_symmetries(rules))
 
 
 @kernel()
-def _boards_of(keys: NDArray[np.uint64], tables: Symmetries) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
+def _decode_boards(keys: NDArray[np.uint64], tables: Symmetries) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
     lanes, occupied = np.empty(keys.shape[0], np.uint64), np.empty(keys.shape[0], np.uint16)
     for i in range(keys.shape[0]):
-        lanes[i], occupied[i] = board_of_key(keys[i], tables)
+        lanes[i], occupied[i] = decode_board_key(keys[i], tables)
     return lanes, occupied
 
 
@@ -223,7 +227,7 @@ CLASSIC_LIVE_PREFIXES = (
 )
 
 
-def undecided(rules: Rules) -> tuple[Fraction, ...] | None:
+def undecided_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
     """[17] the probability that nobody has won after 0 to 16 plies; None for rules with other lines than classic.
 
     The last one is the probability of a draw.
@@ -237,9 +241,9 @@ def undecided(rules: Rules) -> tuple[Fraction, ...] | None:
     return tuple(shares)
 
 
-def lengths(rules: Rules) -> tuple[Fraction, ...] | None:
+def length_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
     """[17] the probability that a game ends after 0 to 16 plies: won or, after the last one, drawn; None as above."""
-    live = undecided(rules)
+    live = undecided_probabilities(rules)
     if live is None:
         return None
     return (Fraction(0), *(before - after for before, after in pairwise((*live[:-1], Fraction(0)))))

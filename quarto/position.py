@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from numba import types
 
-from quarto.bits import lowest_bit, spread
-from quarto.jit import inlined, int64, uint64
+from quarto.bits import lowest_bit, piece_to_lanes
+from quarto.jit import inline_function, int64, uint64
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES
 
 ALL_CELLS = (1 << CELLS) - 1
@@ -33,14 +33,14 @@ POSITION_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.
 EMPTY = Position(0, 0, ALL_PIECES, NONE, NONE)
 
 
-@inlined
+@inline_function
 def piece_at(lanes: int, cell: int) -> int:
     """The piece on an occupied ``cell``; 0 for an empty one."""
     column = int64(lanes >> uint64(cell))  # bit 16 a: attribute a of the piece
     return (column & 1) | ((column >> 15) & 2) | ((column >> 30) & 4) | ((column >> 45) & 8)
 
 
-def from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> Position:
+def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> Position:
     """The position after ``(piece, cell)`` plies, with ``hand`` given next. Plain Python, for text and tests.
 
     Raises ``ValueError`` for a piece or cell that is out of range or used twice.
@@ -73,8 +73,8 @@ def board(position: Position) -> list[int]:
     ]
 
 
-@inlined
-def pieces_on(lanes: int, occupied: int) -> int:
+@inline_function
+def board_pieces(lanes: int, occupied: int) -> int:
     """The pieces on a board, as 16 bits (int64)."""
     pieces = int64(0)
     while occupied:
@@ -83,21 +83,21 @@ def pieces_on(lanes: int, occupied: int) -> int:
     return pieces
 
 
-@inlined
-def placed(lanes: int, piece: int, cell: int) -> int:
+@inline_function
+def place_piece(lanes: int, piece: int, cell: int) -> int:
     """The board with ``piece`` on an empty ``cell``."""
-    return lanes | (spread(piece) << uint64(cell))
+    return lanes | (piece_to_lanes(piece) << uint64(cell))
 
 
-@inlined
-def after_placing(position: Position, cell: int) -> Position:
+@inline_function
+def place_hand(position: Position, cell: int) -> Position:
     """The position once the hand is on ``cell``."""
-    lanes, occupied = placed(position.lanes, position.hand, cell), position.occupied | (int64(1) << cell)
+    lanes, occupied = place_piece(position.lanes, position.hand, cell), position.occupied | (int64(1) << cell)
     return Position(lanes, occupied, position.available, int64(NONE), int64(cell))
 
 
-@inlined
-def after_giving(position: Position, piece: int) -> Position:
+@inline_function
+def give_piece(position: Position, piece: int) -> Position:
     """The position once ``piece`` is in the hand."""
     available = position.available & ~(int64(1) << piece)
     return Position(position.lanes, position.occupied, available, int64(piece), position.last_cell)

@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.jit import float64, inlined, int64, kernel, uint64
+from quarto.jit import float64, inline_function, int64, kernel, uint64
 
 GAMMA = uint64(0x9E37_79B9_7F4A_7C15)
 TURN_SHIFT = uint64(40)  # room for 2^40 draws in each turn
 
-OPENING = 2  # the "game" whose stream draws the opening of a pair: the two that are played are 0 and 1
+OPENING_STREAM = 2  # the "game" whose stream draws the opening of a pair: the two that are played are 0 and 1
 
 
-@inlined
+@inline_function
 def mix(word: int) -> int:
     """SplitMix64's output function: a bijection of 64-bit words."""
     word = (word ^ (word >> uint64(30))) * uint64(0xBF58_476D_1CE4_E5B9)
@@ -41,43 +41,43 @@ def stream(seed: int, pair: int, game: int) -> int:
     return mix(word + uint64(game + 1) * GAMMA)
 
 
-@inlined
+@inline_function
 def turn_offset(turn: int) -> int:
     """The offset from a stream to the seed of a turn: turn 0 gives the first piece, turn ``k + 1`` places ply ``k``."""
     return (uint64(turn) << TURN_SHIFT) * GAMMA
 
 
-def turn_offset_of(turn: int) -> np.uint64:
+def turn_offset_word(turn: int) -> np.uint64:
     """``turn_offset`` for Python."""
     return np.uint64((turn << int(TURN_SHIFT)) * int(GAMMA) % (1 << 64))
 
 
-@inlined
+@inline_function
 def draw(seed: int, index: int) -> int:
     """The ``index``-th word (uint64) of a turn: always the same, in whatever order words are drawn."""
     return mix(seed + uint64(index) * GAMMA)
 
 
-@inlined
-def below(word: int, count: int) -> int:
+@inline_function
+def integer_below(word: int, count: int) -> int:
     """An integer in [0, count) from the upper half of a random word, by Lemire's multiplication (bias below 2^-28)."""
     return int64(((word >> uint64(32)) * uint64(count)) >> uint64(32))
 
 
-@inlined
-def below_again(word: int, count: int) -> int:
+@inline_function
+def second_integer_below(word: int, count: int) -> int:
     """A second integer in [0, count) from the same word: its lower half."""
     return int64(((word & uint64(0xFFFF_FFFF)) * uint64(count)) >> uint64(32))
 
 
-@inlined
-def unit(word: int) -> float:
+@inline_function
+def unit_float(word: int) -> float:
     """A float64 in [0, 1) with 53 random bits."""
     return float64(word >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @kernel()
-def _draw_all(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
+def _draw_words(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
     words = np.empty(seeds.shape[0], np.uint64)
     for i in range(seeds.shape[0]):
         words[i] = draw(seeds[i], index)
@@ -91,10 +91,10 @@ class Streams(NamedTuple):
 
     def draw(self, index: int) -> NDArray[np.uint64]:
         """The ``index``-th random word of every game: [B] uint64."""
-        words: NDArray[np.uint64] = _draw_all(self.seeds, index)
+        words: NDArray[np.uint64] = _draw_words(self.seeds, index)
         return words
 
-    def below(self, index: int, counts: NDArray[np.integer] | int) -> NDArray[np.int64]:
+    def integers(self, index: int, counts: NDArray[np.integer] | int) -> NDArray[np.int64]:
         """An integer in [0, counts) for every game, from its ``index``-th word: [B] int64."""
         return (((self.draw(index) >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)).astype(
             np.int64
@@ -107,7 +107,7 @@ class Streams(NamedTuple):
         """
         found = np.cumsum(allowed, axis=1, dtype=np.int16)  # true entries up to each column
         counts = found[:, -1]
-        ranks = self.below(index, np.maximum(counts, 1)).astype(np.int16)  # of the chosen one among them
+        ranks = self.integers(index, np.maximum(counts, 1)).astype(np.int16)  # of the chosen one among them
         columns = (found <= ranks[:, None]).sum(axis=1)
         return np.where(counts > 0, columns, -1)
 

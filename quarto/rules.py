@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from quarto.bits import LANE, LANE_ONES, LANE_TOPS, spread
-from quarto.jit import inlined, uint64
+from quarto.bits import LANE_MASK, LANE_ONES, LANE_TOPS, piece_to_lanes
+from quarto.jit import inline_function, uint64
 
 SIDE = 4
 CELLS = SIDE * SIDE
@@ -93,11 +93,11 @@ class Rules:
     @cached_property
     def tables(self) -> np.void:
         """One ``RULE_TABLES`` record, read-only by convention; built once per variant in a few milliseconds."""
-        return _tables(self.lines, self.mover_chooses)
+        return _build_rule_tables(self.lines, self.mover_chooses)
 
 
 @cache  # rules are made again from each record of a run
-def _tables(lines: tuple[Line, ...], mover_chooses: bool) -> np.void:
+def _build_rule_tables(lines: tuple[Line, ...], mover_chooses: bool) -> np.void:
     tables = np.zeros(1, RULE_TABLES)
     masks = np.arange(1 << CELLS, dtype=np.uint32)
     completes = np.zeros(1 << CELLS, np.uint16)
@@ -122,32 +122,32 @@ def _tables(lines: tuple[Line, ...], mover_chooses: bool) -> np.void:
 CLASSIC = Rules()
 
 
-def finished_lines(pieces: Sequence[int], rules: Rules) -> list[Line]:
+def find_finished_lines(pieces: Sequence[int], rules: Rules) -> list[Line]:
     """The lines whose four pieces share a value; ``pieces`` has the piece on each cell, NONE where it is empty."""
 
-    def finished(on_line: list[int]) -> bool:
+    def is_finished(on_line: list[int]) -> bool:
         return NONE not in on_line and any(len({piece >> a & 1 for piece in on_line}) == 1 for a in range(ATTRIBUTES))
 
-    return [line for line in rules.lines if finished([pieces[cell] for cell in line])]
+    return [line for line in rules.lines if is_finished([pieces[cell] for cell in line])]
 
 
-HALF_OF_LINES = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is unrolled; classic rules need no more
+HALF_LINES_THROUGH_A_CELL = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is unrolled; classic rules need no more
 
 
-@inlined
+@inline_function
 def finishes_line(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
     """Whether ``piece``, already on ``cell`` of this board, stands in a line that shares one of its values.
 
     All four attributes are compared at once. A lane of ``shared`` holds the cells whose piece agrees with ``piece`` in
     that attribute. A line is finished when some lane has all of its cells.
     """
-    shared = ~(lanes ^ (spread(piece) * LANE)) & (uint64(occupied) * LANE_ONES)
+    shared = ~(lanes ^ (piece_to_lanes(piece) * LANE_MASK)) & (uint64(occupied) * LANE_ONES)
     finished = uint64(0)
-    for k in range(HALF_OF_LINES):
+    for k in range(HALF_LINES_THROUGH_A_CELL):
         missing = (shared & rules.through[cell, k]) ^ rules.through[cell, k]
         finished |= (missing - LANE_ONES) & ~missing & LANE_TOPS
-    if rules.lines_through > HALF_OF_LINES:
-        for k in range(HALF_OF_LINES, MAX_LINES_THROUGH_A_CELL):
+    if rules.lines_through > HALF_LINES_THROUGH_A_CELL:
+        for k in range(HALF_LINES_THROUGH_A_CELL, MAX_LINES_THROUGH_A_CELL):
             missing = (shared & rules.through[cell, k]) ^ rules.through[cell, k]
             finished |= (missing - LANE_ONES) & ~missing & LANE_TOPS
     return finished != uint64(0)

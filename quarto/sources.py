@@ -27,13 +27,13 @@ from pathlib import Path
 
 KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
 OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
-INSTALLED = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
-TEXTS = (".py", ".pyw")
-IMPORTING = ("import_module", "__import__")
-PRIVATE = 0o700  # the mode of a folder that nobody else may enter
-PERMISSIONS = 0o777  # the bits of a mode that say who may do what
+INSTALLATION_FOLDERS = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
+SOURCE_SUFFIXES = (".py", ".pyw")
+IMPORT_FUNCTIONS = ("import_module", "__import__")
+PRIVATE_MODE = 0o700  # the mode of a folder that nobody else may enter
+PERMISSION_BITS = 0o777  # the bits of a mode that say who may do what
 ROOT_USER = 0  # its user id and its group id
-STAR = ".*"  # after the name of a module of which everything is imported
+STAR_SUFFIX = ".*"  # after the name of a module of which everything is imported
 
 
 def cache_root() -> Path:
@@ -46,13 +46,13 @@ def cache_root() -> Path:
     return Path(named or user_cache / "quarto-arena")
 
 
-def make_private_folder(folder: Path) -> None:
+def create_private_folder(folder: Path) -> None:
     """Make a folder, and those around it that are missing, that no other user can enter. Raises ``OSError``."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        missing.mkdir(PRIVATE, exist_ok=True)
+        missing.mkdir(PRIVATE_MODE, exist_ok=True)
 
 
-def find_foreign_access(folder: Path) -> str:
+def describe_foreign_access(folder: Path) -> str:
     """Say who else could change what is in ``folder``, a user's own; empty if only the user and root can.
 
     Whoever may write to a folder can replace what is in it. So all folders and links on the way count. In a folder with
@@ -61,27 +61,27 @@ def find_foreign_access(folder: Path) -> str:
     own, leaf = os.geteuid(), folder.stat()
     if leaf.st_uid != own:
         return f"{folder} belongs to user id {leaf.st_uid}"
-    for path, status in _steps_to(folder):
+    for path, status in _list_path_steps(folder):
         if status.st_uid not in (own, ROOT_USER):
             kind = "the link " if stat.S_ISLNK(status.st_mode) else ""
             return f"{kind}{path} belongs to user id {status.st_uid}"
         sticky = status.st_mode & stat.S_ISVTX and not os.path.samestat(status, leaf)
-        if stat.S_ISDIR(status.st_mode) and not sticky and _is_open_to_others(status):
+        if stat.S_ISDIR(status.st_mode) and not sticky and _is_writable_by_others(status):
             return f"others may write to {path} (mode {stat.S_IMODE(status.st_mode):o})"
     return ""
 
 
-def _steps_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield each folder and link that leads to a path that exists, from the root on, and what a link leads over."""
     path = path.absolute()
     for step in (*reversed(path.parents), path):
         status = step.lstat()
         yield step, status
         if stat.S_ISLNK(status.st_mode):
-            yield from _steps_to(step.parent.resolve() / step.readlink())
+            yield from _list_path_steps(step.parent.resolve() / step.readlink())
 
 
-def _is_open_to_others(status: os.stat_result) -> bool:
+def _is_writable_by_others(status: os.stat_result) -> bool:
     """Whether others may write; a group is not others if it is root's, or the user's own, which has the user's name."""
     if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
         return bool(status.st_mode & stat.S_IWOTH)
@@ -98,7 +98,7 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 
 
 @dataclass
-class Compiling:
+class CompilationProgress:
     """The progress of compiling in this process."""
 
     compiled: int = 0  # kernels that the cache lacked
@@ -106,7 +106,7 @@ class Compiling:
     announce: Callable[[], None] = lambda: None  # called before numba compiles a function that the cache lacks
 
 
-compiling = Compiling()
+compilation_progress = CompilationProgress()
 
 
 @functools.cache
@@ -118,55 +118,57 @@ def project_root() -> Path:
 @functools.cache
 def source_fingerprint(packages: tuple[str, ...]) -> str:
     """Hex SHA-256 over the paths and bytes of every Python file in ``packages`` (folders beside this one)."""
-    return fingerprint_of(_sources(packages))
+    return files_fingerprint(_list_sources(packages))
 
 
 @functools.cache
-def contents_of(package: str) -> Mapping[str, bytes]:
+def read_package_files(package: str) -> Mapping[str, bytes]:
     """The content of each Python file in a folder beside this one, by the name of its module."""
     found = {}
-    for path in _sources((package,)):
+    for path in _list_sources((package,)):
         name = path.relative_to(project_root()).with_suffix("").as_posix().replace("/", ".")
         found[name.removesuffix(".__init__")] = path.read_bytes()
     return found
 
 
 @functools.cache
-def contents_of_modules(modules: tuple[str, ...]) -> Mapping[str, bytes]:
+def read_module_files(modules: tuple[str, ...]) -> Mapping[str, bytes]:
     """The content of the file of each of these modules of ours, and of the packages around them, by name."""
-    specs = ((name, find(name)) for name in _with_parents(modules))
-    contents = {name: _content(spec) for name, spec in specs if spec is not None}
+    specs = ((name, find_module_spec(name)) for name in _add_parent_packages(modules))
+    contents = {name: _read_content(spec) for name, spec in specs if spec is not None}
     return {name: content for name, content in contents.items() if content is not None}
 
 
-def kernel_sources() -> list[Path]:
+def list_kernel_sources() -> list[Path]:
     """The project's files that decide what its kernels do: an edit to any other one compiles nothing anew."""
-    importing = (path for path in _sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())
-    return [*_sources(KERNEL_PACKAGES), *importing]
+    importing = (path for path in _list_sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())
+    return [*_list_sources(KERNEL_PACKAGES), *importing]
 
 
-def _sources(packages: tuple[str, ...]) -> list[Path]:
+def _list_sources(packages: tuple[str, ...]) -> list[Path]:
     return [path for package in packages for path in sorted((project_root() / package).rglob("*.py"))]
 
 
-def is_ours(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES, *OTHER_PACKAGES)) -> bool:
+def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES, *OTHER_PACKAGES)) -> bool:
     """Whether a module is in one of the project's own packages."""
     return module.partition(".")[0] in packages
 
 
-def outside_fingerprint(module: str, source: Path) -> str:
+def third_party_fingerprint(module: str, source: Path) -> str:
     """Hex SHA-256 over a user's own module and all that it imports, see ``imported_modules``; empty for one of ours.
 
     Modules of ``quarto`` and ``agents`` are left out: they are among ``kernel_sources``.
     """
-    if is_ours(module):
+    if is_project_module(module):
         return ""
-    return fingerprint_of_modules(
-        imported_modules(module, lambda _importing, imported: not is_ours(imported, KERNEL_PACKAGES), source)
+    return modules_fingerprint(
+        read_imported_modules(
+            module, lambda _importing, imported: not is_project_module(imported, KERNEL_PACKAGES), source
+        )
     )
 
 
-def fingerprint_of_modules(modules: Mapping[str, bytes]) -> str:
+def modules_fingerprint(modules: Mapping[str, bytes]) -> str:
     """Hex SHA-256 over names and contents of modules, in any order."""
     digest = hashlib.sha256()
     for name in sorted(modules):
@@ -175,7 +177,7 @@ def fingerprint_of_modules(modules: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_of(paths: Iterable[Path]) -> str:
+def files_fingerprint(paths: Iterable[Path]) -> str:
     """Hex SHA-256 over the paths and the bytes of these files of the project."""
     digest = hashlib.sha256()
     for path in paths:
@@ -184,7 +186,7 @@ def fingerprint_of(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def imported_modules(
+def read_imported_modules(
     module: str,
     follow: Callable[[str, str], bool] = lambda _importing, _imported: True,
     source: Path | None = None,
@@ -195,42 +197,46 @@ def imported_modules(
     is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
     cannot be found by its name, such as ``__main__``. Without it nothing is known of such a module.
     """
-    return dict(_imported_by_ours(module, follow)) if is_ours(module) else _imported(module, follow, source)
+    return (
+        dict(_read_project_imports(module, follow))
+        if is_project_module(module)
+        else _read_imports(module, follow, source)
+    )
 
 
 @functools.lru_cache(maxsize=256)  # a training asks the same of its players in each generation
-def _imported_by_ours(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
+def _read_project_imports(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
     """The same of a module of ours, whose files stay what they are while a process runs."""
-    return _imported(module, follow, None)
+    return _read_imports(module, follow, None)
 
 
-def _imported(module: str, follow: Callable[[str, str], bool], source: Path | None) -> dict[str, bytes]:
+def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path | None) -> dict[str, bytes]:
     own, found, known = module.partition(".")[0], dict[str, bytes](), dict[str, ModuleSpec | None]()
-    waiting = list(_with_parents([module]))
+    waiting = list(_add_parent_packages([module]))
     seen = set(waiting)
     while waiting:
         name = waiting.pop()
-        if (outermost := name.partition(".")[0]) != own and not _is_local(find(outermost, known)):
+        if (outermost := name.partition(".")[0]) != own and not _is_local(find_module_spec(outermost, known)):
             continue  # nor is what is in it: most imported names are of numba and NumPy
-        spec = find(name, known)
+        spec = find_module_spec(name, known)
         if spec is None and name == module and source is not None and source.is_file():
             spec = ModuleSpec(name, SourceFileLoader(name, str(source)), origin=str(source))
         if spec is None or not (outermost == own or _is_local(spec)):
             continue
-        content = _content(spec)
+        content = _read_content(spec)
         if content is None:  # a package without a file: only its modules have content
             continue
         found[name] = content
-        if Path(str(spec.origin)).suffix in TEXTS:
+        if Path(str(spec.origin)).suffix in SOURCE_SUFFIXES:
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
-            for other in _with_parents(_names(content, package)):
+            for other in _add_parent_packages(_list_imported_names(content, package)):
                 if other not in seen and follow(name, other):
                     seen.add(other)
                     waiting.append(other)
     return found
 
 
-def find(module: str, known: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
+def find_module_spec(module: str, known: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
     """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would.
 
     ``known`` has what was found before, and gets what is found now.
@@ -238,13 +244,13 @@ def find(module: str, known: dict[str, ModuleSpec | None] | None = None) -> Modu
     known = {} if known is None else known
     if module not in known:
         package, dot, tail = module.rpartition(".")
-        around = find(package, known) if package else None
+        around = find_module_spec(package, known) if package else None
         paths = around.submodule_search_locations if around else None
-        known[module] = _find(module, paths) if tail and not (dot and paths is None) else None
+        known[module] = _ask_finders(module, paths) if tail and not (dot and paths is None) else None
     return known[module]
 
 
-def _find(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
+def _ask_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
     """The first answer of Python's finders; ``paths`` are the folders of the package, None: the import path."""
     found: ModuleSpec | None = None
     with suppress(KeyError):  # of a package without a file in one that is not imported
@@ -277,15 +283,18 @@ def _is_local(spec: ModuleSpec | None) -> bool:
     if not spec.has_location:
         return False
     path = Path(spec.origin).resolve()
-    return not (any(part in INSTALLED for part in path.parts) or any(map(path.is_relative_to, _standard_library())))
+    return not (
+        any(part in INSTALLATION_FOLDERS for part in path.parts)
+        or any(map(path.is_relative_to, _list_standard_library_folders()))
+    )
 
 
 @functools.cache
-def _standard_library() -> tuple[Path, ...]:
+def _list_standard_library_folders() -> tuple[Path, ...]:
     return tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
 
-def _content(spec: ModuleSpec) -> bytes | None:
+def _read_content(spec: ModuleSpec) -> bytes | None:
     """The bytes of a module's file, which may be in an archive of modules."""
     get_data = getattr(spec.loader, "get_data", None)
     if spec.origin is None or get_data is None:
@@ -294,24 +303,24 @@ def _content(spec: ModuleSpec) -> bytes | None:
     return content
 
 
-def _with_parents(names: Iterable[str]) -> Iterator[str]:
+def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
     """Each name after those of the packages around it, whose ``__init__`` is executed first."""
     for name in names:
-        base = name.removesuffix(STAR)
+        base = name.removesuffix(STAR_SUFFIX)
         parts = base.split(".")
         yield from (".".join(parts[: depth + 1]) for depth in range(len(parts)))
-        spec = find(base) if base != name else None
+        spec = find_module_spec(base) if base != name else None
         if spec is not None and spec.submodule_search_locations is not None:  # its ``__all__`` may name any of them
             yield from (f"{base}.{each.name}" for each in pkgutil.iter_modules(spec.submodule_search_locations))
 
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
-def _names(content: bytes, package: str) -> tuple[str, ...]:
+def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
     """``_names_in``, once each."""
-    return tuple(dict.fromkeys(_names_in(content, package)))
+    return tuple(dict.fromkeys(_find_imported_names(content, package)))
 
 
-def _names_in(content: bytes, package: str) -> Iterator[str]:
+def _find_imported_names(content: bytes, package: str) -> Iterator[str]:
     """The names that a text may import: of modules and, since the text cannot tell, of what else is in these."""
     try:
         tree = ast.parse(content)
@@ -321,18 +330,18 @@ def _names_in(content: bytes, package: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = _absolute("." * node.level + (node.module or ""), package)
+            base = _resolve_name("." * node.level + (node.module or ""), package)
             if base:
                 yield base
                 yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            name = _absolute(node.args[0].value, package) if called in IMPORTING else ""
+            name = _resolve_name(node.args[0].value, package) if called in IMPORT_FUNCTIONS else ""
             if name:
                 yield name
 
 
-def _absolute(name: object, package: str) -> str:
+def _resolve_name(name: object, package: str) -> str:
     """A name that may be relative to ``package`` as an absolute one; empty if it leads out of it, or is no name."""
     try:
         return importlib.util.resolve_name(name, package or None) if isinstance(name, str) else ""

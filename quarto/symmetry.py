@@ -15,14 +15,14 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.bits import LANE
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import LANE_MASK
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rules import ATTRIBUTES, CELLS, SIDE, Line, Rules, cell_at
 
 MASKS = 1 << CELLS
 # Rules with very few lines have millions of symmetries (the two main diagonals alone: 46 million). A subgroup also
 # makes exact canonical forms, it only merges less; beyond this many the symmetries of the torus are used.
-LARGEST_GROUP = 2048
+MAX_SYMMETRIES = 2048
 
 
 class Symmetries(NamedTuple):
@@ -50,19 +50,19 @@ SYMMETRIES_TYPE = types.NamedTuple(
 )
 
 
-def symmetries(rules: Rules) -> Symmetries:
+def build_symmetries(rules: Rules) -> Symmetries:
     """The tables of these rules; built once per set of lines, in some tens of milliseconds."""
-    return _tables(rules.lines)
+    return _build_tables(rules.lines)
 
 
-def _line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
+def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
     """Every permutation that maps lines to lines, by backtracking: cells get their images in order."""
     known = set(lines)
     closing = [[line for line in known if line[-1] == cell] for cell in range(CELLS)]  # lines whose last cell it is
     common = [[sum(a in line and b in line for line in known) for b in range(CELLS)] for a in range(CELLS)]
     images: list[int] = []
 
-    def fits(image: int) -> bool:
+    def is_line_preserving(image: int) -> bool:
         cell = len(images)
         if image in images or common[cell][cell] != common[image][image]:
             return False
@@ -71,20 +71,20 @@ def _line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
         moved = [*images, image]
         return all(tuple(sorted(moved[on_line] for on_line in line)) in known for line in closing[cell])
 
-    def extend() -> Iterator[tuple[int, ...]]:
+    def generate_images() -> Iterator[tuple[int, ...]]:
         if len(images) == CELLS:
             yield tuple(images)
             return
         for image in range(CELLS):
-            if fits(image):
+            if is_line_preserving(image):
                 images.append(image)
-                yield from extend()
+                yield from generate_images()
                 images.pop()
 
-    return extend()
+    return generate_images()
 
 
-def _torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
+def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
     """The shifts, turns and reflections of the 4 x 4 torus that map lines to lines."""
     known = set(lines)
     for turn in range(8):
@@ -99,13 +99,13 @@ def _torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
 
 
 @functools.cache
-def _tables(lines: tuple[Line, ...]) -> Symmetries:
-    found = list(islice(_line_symmetries(lines), LARGEST_GROUP + 1))
-    cells = np.array(found if len(found) <= LARGEST_GROUP else sorted(_torus_symmetries(lines)), np.int8)
+def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
+    found = list(islice(_find_line_symmetries(lines), MAX_SYMMETRIES + 1))
+    cells = np.array(found if len(found) <= MAX_SYMMETRIES else sorted(_find_torus_symmetries(lines)), np.int8)
     bits = (np.arange(256)[:, None] >> np.arange(8)) & 1  # [256, 8]
     images = np.stack([(1 << cells[:, half].astype(np.int64)) @ bits.T for half in (slice(8), slice(8, CELLS))], axis=1)
     images = np.ascontiguousarray(images, np.uint16)
-    minimal, first, attaining = _least_images(images)
+    minimal, first, attaining = _compute_least_images(images)
     every = np.arange(MASKS)
     masks = every[minimal == every]
     masks = masks[np.lexsort((masks, np.bitwise_count(masks)))].astype(np.uint16)
@@ -117,7 +117,9 @@ def _tables(lines: tuple[Line, ...]) -> Symmetries:
 
 
 @kernel()
-def _least_images(images: NDArray[np.uint16]) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
+def _compute_least_images(
+    images: NDArray[np.uint16],
+) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
     """``minimal``, ``first`` and ``attaining`` of ``Symmetries``, from its ``images``."""
     order = images.shape[0]
     minimal = np.empty(MASKS, np.uint16)
@@ -142,18 +144,18 @@ def _least_images(images: NDArray[np.uint16]) -> tuple[NDArray[np.uint16], NDArr
     return minimal, first, attaining
 
 
-@inlined
+@inline_function
 def move_mask(mask: int, permutation: int, tables: Symmetries) -> int:
     """The image (int64) of a 16-bit ``mask`` under a cell permutation."""
     low = int64(tables.images[permutation, 0, mask & 255])
     return low | int64(tables.images[permutation, 1, (mask >> 8) & 255])
 
 
-@inlined
+@inline_function
 def move_lanes(lanes: int, permutation: int, tables: Symmetries) -> int:
     """The image (uint64) of all four lanes under a cell permutation."""
     moved = uint64(0)
     for shift in range(0, ATTRIBUTES * CELLS, CELLS):
-        mask = int64((lanes >> uint64(shift)) & LANE)
+        mask = int64((lanes >> uint64(shift)) & LANE_MASK)
         moved |= uint64(move_mask(mask, permutation, tables)) << uint64(shift)
     return moved

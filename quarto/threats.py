@@ -6,46 +6,48 @@ from typing import Any
 
 import numpy as np
 
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import inline_function, int64, uint64
 from quarto.rules import ATTRIBUTES, PIECES
 
 VALUES = 2 * ATTRIBUTES  # attribute values: 0-3 an attribute bit set, 4-7 the same bit clear
 
 
-_EACH_PIECE = np.arange(PIECES)
-_VALUES_OF = _EACH_PIECE | (~_EACH_PIECE & 15) << ATTRIBUTES  # [16] the values that each piece has, as 8 bits
+_PIECE_NUMBERS = np.arange(PIECES)
+_PIECE_VALUE_BITS = (
+    _PIECE_NUMBERS | (~_PIECE_NUMBERS & 15) << ATTRIBUTES
+)  # [16] the values that each piece has, as 8 bits
 # [256], by danger byte: the pieces that have none of its values, as 16 bits
-SAFE_PIECES = (_VALUES_OF & np.arange(1 << VALUES)[:, None] == 0) @ (1 << _EACH_PIECE)
+SAFE_PIECES = (_PIECE_VALUE_BITS & np.arange(1 << VALUES)[:, None] == 0) @ (1 << _PIECE_NUMBERS)
 
 
-@inlined
-def cells_with(lanes: int, occupied: int, value: int) -> int:
+@inline_function
+def cells_with_value(lanes: int, occupied: int, value: int) -> int:
     """Occupied cells (16 bits) whose piece has an attribute value 0-7."""
     lane = int64((lanes >> uint64(16 * (value & 3))) & uint64(0xFFFF))
     return lane if value < ATTRIBUTES else occupied & ~lane
 
 
-@inlined
+@inline_function
 def winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
     """Empty cells (16 bits) on which ``piece`` finishes a line."""
     cells = int64(0)
     for attribute in range(ATTRIBUTES):
         value = attribute if (piece >> attribute) & 1 else attribute + ATTRIBUTES
-        cells |= int64(rules.completes[cells_with(lanes, occupied, value)])
+        cells |= int64(rules.completes[cells_with_value(lanes, occupied, value)])
     return cells & ~occupied
 
 
-@inlined
-def danger(lanes: int, occupied: int, rules: Any) -> int:
+@inline_function
+def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
     """The danger byte of a board: bit ``v`` is set when a piece with attribute value ``v`` could finish a line."""
     byte = int64(0)
     for value in range(VALUES):
-        cells = int64(rules.completes[cells_with(lanes, occupied, value)]) & ~occupied
+        cells = int64(rules.completes[cells_with_value(lanes, occupied, value)]) & ~occupied
         byte |= int64(cells != 0) << value
     return byte
 
 
-@inlined
+@inline_function
 def safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
     """Pieces (16 bits, wherever they are) with which nobody could finish a line on this board."""
-    return int64(SAFE_PIECES[danger(lanes, occupied, rules)])
+    return int64(SAFE_PIECES[danger_byte(lanes, occupied, rules)])

@@ -21,11 +21,11 @@ from quarto.position import ALL_CELLS, Position
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
-SHOWN = 3  # positions of a batch that its text draws
+MAX_PRINTED_POSITIONS = 3  # positions of a batch that its text draws
 
 
 @lru_cache(1 << CELLS)
-def members(mask: int) -> tuple[int, ...]:
+def list_set_bits(mask: int) -> tuple[int, ...]:
     """The set bits of a 16-bit mask, ascending."""
     return tuple(bit for bit in range(CELLS) if mask >> bit & 1)
 
@@ -58,7 +58,7 @@ class PositionView:
     def board(self) -> tuple[int, ...]:
         """The piece on each of the 16 cells, NONE where it is empty."""
         pieces = [NONE] * CELLS
-        for cell in members(self.packed.occupied):
+        for cell in list_set_bits(self.packed.occupied):
             column = self.packed.lanes >> cell  # bit 16 a: attribute a of the piece
             pieces[cell] = column & 1 | column >> 15 & 2 | column >> 30 & 4 | column >> 45 & 8
         return tuple(pieces)
@@ -66,33 +66,33 @@ class PositionView:
     @property
     def free(self) -> tuple[int, ...]:
         """The empty cells, ascending."""
-        return members(~self.packed.occupied & ALL_CELLS)
+        return list_set_bits(~self.packed.occupied & ALL_CELLS)
 
     @property
     def available(self) -> tuple[int, ...]:
         """The pieces that can be given (or, where the mover chooses, placed): neither on the board nor in hand."""
-        return members(self.packed.available)
+        return list_set_bits(self.packed.available)
 
     def winning_cells(self, piece: int | None = None) -> tuple[int, ...]:
         """The empty cells on which a piece finishes a line, ascending; without ``piece``, those of the piece in hand.
 
         Raises ``ValueError`` for a number that is no piece.
         """
-        wanted = self.hand if piece is None else _checked("piece", piece, PIECES)
+        wanted = self.hand if piece is None else _check_number("piece", piece, PIECES)
         if wanted == NONE:
             return ()
         lanes, occupied = uint64(self.packed.lanes), self.packed.occupied
-        return members(int(_winning_cells(lanes, occupied, wanted, self.rules.tables)))
+        return list_set_bits(int(_call_winning_cells(lanes, occupied, wanted, self.rules.tables)))
 
     def safe_gifts(self, cell: int | None = None) -> tuple[int, ...]:
         """The available pieces with which nobody could finish a line in the next ply, ascending.
 
         With ``cell``, after the piece in hand is placed there. Raises ``ValueError`` for a cell that is not empty.
         """
-        lanes, occupied, _ = self._placed(cell, self.hand)
-        return members(int(_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
+        lanes, occupied, _ = self._place_piece(cell, self.hand)
+        return list_set_bits(int(_call_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
 
-    def after(self, cell: int, gift: int = NONE) -> PositionView:
+    def with_turn(self, cell: int, gift: int = NONE) -> PositionView:
         """The position after a turn: the piece in hand is on ``cell`` and ``gift``, unless it is NONE, is given.
 
         Where the mover chooses, ``gift`` is the piece that is placed. Raises ``ValueError`` for a cell that is not
@@ -100,19 +100,19 @@ class PositionView:
         """
         left = self.packed.available
         if gift != NONE:
-            if not left >> _checked("gift", gift, PIECES) & 1:
+            if not left >> _check_number("gift", gift, PIECES) & 1:
                 raise ValueError(f"piece {gift} is not among those left in {format_position(self.packed)}")
             left &= ~(1 << int(gift))
         mover = self.rules.mover_chooses
-        lanes, occupied, last_cell = self._placed(cell, int(gift) if mover else self.hand)
+        lanes, occupied, last_cell = self._place_piece(cell, int(gift) if mover else self.hand)
         return PositionView(Position(lanes, occupied, left, NONE if mover else int(gift), last_cell), self.rules)
 
-    def _placed(self, cell: int | None, piece: int) -> tuple[int, int, int]:
+    def _place_piece(self, cell: int | None, piece: int) -> tuple[int, int, int]:
         """Lanes, occupied and last cell after a piece, unless it is NONE, is placed on ``cell``."""
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
             return lanes, occupied, self.last_cell
-        if occupied >> _checked("cell", cell, CELLS) & 1:
+        if occupied >> _check_number("cell", cell, CELLS) & 1:
             raise ValueError(f"cell {cell} is not empty in {format_position(self.packed)}")
         for attribute in range(ATTRIBUTES):
             lanes |= (piece >> attribute & 1) << (CELLS * attribute + int(cell))
@@ -129,7 +129,7 @@ class PositionView:
         return f"<{format_position(self.packed, self.rules.name)}>"
 
 
-def _checked(what: str, number: int, count: int) -> int:
+def _check_number(what: str, number: int, count: int) -> int:
     """``number`` as an int. Raises ``ValueError`` unless it is in [0, count)."""
     if not 0 <= number < count:
         raise ValueError(f"{what} {number} is not in 0..{count - 1}")
@@ -152,27 +152,27 @@ class BatchView:
     @cached_property
     def board(self) -> NDArray[np.int8]:
         """The piece on each cell, NONE where it is empty: [B, 16] int8."""
-        bits = _bits(self.packed.lanes).view(np.int8).reshape(-1, ATTRIBUTES, CELLS)
+        bits = _unpack_bits(self.packed.lanes).view(np.int8).reshape(-1, ATTRIBUTES, CELLS)
         pieces = bits[:, 0] | bits[:, 1] << 1 | bits[:, 2] << 2 | bits[:, 3] << 3
         return np.where(self.free, np.int8(NONE), pieces)
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Whether each cell is empty: [B, 16]."""
-        return ~_bits(self.packed.occupied)
+        return ~_unpack_bits(self.packed.occupied)
 
     @cached_property
     def available(self) -> NDArray[np.bool_]:
         """Whether each piece can be given (or, where the mover chooses, placed): [B, 16]."""
-        return _bits(self.packed.available)
+        return _unpack_bits(self.packed.available)
 
     def winning_cells(self, pieces: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
         """Whether a piece finishes a line on each cell: [B, 16].
 
         ``pieces`` is one piece, or [B] of them; None: those in hand. False for NONE, and for what is no piece at all.
         """
-        wanted = self._each(self.hand if pieces is None else pieces)
-        return _bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, wanted, self.rules.tables))
+        wanted = self._broadcast_numbers(self.hand if pieces is None else pieces)
+        return _unpack_bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, wanted, self.rules.tables))
 
     def safe_gifts(self, cells: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
         """Whether each piece is available, and nobody could finish a line with it in the next ply: [B, 16].
@@ -180,48 +180,50 @@ class BatchView:
         With ``cells``, one or [B], after the piece in hand is placed there, if there is one. NONE places nothing.
         Raises ``ValueError`` for a cell that is not empty.
         """
-        lanes, occupied = self._placed(cells, self.hand)
-        return _bits(_all_safe_pieces(lanes, occupied, self.rules.tables) & self.packed.available)
+        lanes, occupied = self._place_pieces(cells, self.hand)
+        return _unpack_bits(_all_safe_pieces(lanes, occupied, self.rules.tables) & self.packed.available)
 
-    def after(self, cells: NDArray[np.integer] | int, gifts: NDArray[np.integer] | int = NONE) -> BatchView:
+    def with_turns(self, cells: NDArray[np.integer] | int, gifts: NDArray[np.integer] | int = NONE) -> BatchView:
         """The positions after a turn: the pieces in hand are on ``cells`` and ``gifts`` are given.
 
         Both are one number or [B]; NONE places or gives nothing. Where the mover chooses, ``gifts`` are the pieces that
         are placed. Raises ``ValueError`` for a cell that is not empty, and for a piece that is not available.
         """
-        given, mover = self._each(gifts), self.rules.mover_chooses
+        given, mover = self._broadcast_numbers(gifts), self.rules.mover_chooses
         masks = np.where(given == NONE, 0, 1 << np.clip(given, 0, PIECES - 1)).astype(np.uint16)
         wrong = (given != NONE) & ((given < 0) | (given >= PIECES) | (self.packed.available & masks == 0))
-        self._refuse(wrong, "piece", given, "is not among those left")
-        lanes, occupied = self._placed(cells, given if mover else self.hand)
-        last_cell = np.where(occupied != self.packed.occupied, self._each(cells), self.last_cell).astype(np.int8)
+        self._check_none_wrong(wrong, "piece", given, "is not among those left")
+        lanes, occupied = self._place_pieces(cells, given if mover else self.hand)
+        last_cell = np.where(occupied != self.packed.occupied, self._broadcast_numbers(cells), self.last_cell).astype(
+            np.int8
+        )
         hand = (np.full(len(self), NONE) if mover else given).astype(np.int8)
         return BatchView(Batch(lanes, occupied, self.packed.available & ~masks, hand, last_cell), self.rules)
 
-    def _placed(
+    def _place_pieces(
         self, cells: NDArray[np.integer] | int | None, pieces: NDArray[np.integer]
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
         """Lanes and occupied after pieces [B] are placed on ``cells``; NONE is not placed."""
         if cells is None:
             return self.packed.lanes, self.packed.occupied
-        chosen = np.where(pieces == NONE, NONE, self._each(cells))
+        chosen = np.where(pieces == NONE, NONE, self._broadcast_numbers(cells))
         masks = np.where(chosen == NONE, 0, 1 << np.clip(chosen, 0, CELLS - 1)).astype(np.uint16)
         wrong = (chosen != NONE) & ((chosen < 0) | (chosen >= CELLS) | (self.packed.occupied & masks != 0))
-        self._refuse(wrong, "cell", chosen, "is not empty")
+        self._check_none_wrong(wrong, "cell", chosen, "is not empty")
         lanes = self.packed.lanes.copy()
         for attribute in range(ATTRIBUTES):
             has = (pieces.astype(np.uint64) >> np.uint64(attribute) & np.uint64(1)) * masks.astype(np.uint64)
             lanes |= has << np.uint64(CELLS * attribute)
         return lanes, self.packed.occupied | masks
 
-    def _each(self, numbers: NDArray[np.integer] | int) -> NDArray[np.int64]:
+    def _broadcast_numbers(self, numbers: NDArray[np.integer] | int) -> NDArray[np.int64]:
         """One number, or one for each position, as [B] int64. Raises ``ValueError`` for another shape."""
         array = np.asarray(numbers)
         if array.shape not in ((), (len(self),)):
             raise ValueError(f"an array of shape {array.shape} is neither one number nor one for each of {len(self)}")
         return np.ascontiguousarray(np.broadcast_to(array, len(self)), np.int64)
 
-    def _refuse(self, wrong: NDArray[np.bool_], what: str, numbers: NDArray[np.int64], why: str) -> None:
+    def _check_none_wrong(self, wrong: NDArray[np.bool_], what: str, numbers: NDArray[np.int64], why: str) -> None:
         if wrong.any():
             i = int(np.argmax(wrong))
             raise ValueError(f"{what} {numbers[i]} {why} in position {i}, {format_position(self.packed.position(i))}")
@@ -238,7 +240,7 @@ class BatchView:
         return PositionView(self.packed.position(i), self.rules)
 
     def __str__(self) -> str:
-        drawn = [str(self[i]) for i in range(min(SHOWN, len(self)))]
+        drawn = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]
         more = len(self) - len(drawn)
         return "\n\n".join([*drawn, *([f"and {more:,} more positions"] if more else [])]) or "no positions"
 
@@ -246,19 +248,19 @@ class BatchView:
         return f"<{len(self):,} positions, rules {self.rules.name}>"
 
 
-def _bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
+def _unpack_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
     """The bits of words, the lowest first: [B, 16] for masks of 16 bits, [B, 64] for lanes."""
     octets = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
     return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little").view(np.bool_)
 
 
 @kernel()
-def _winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
+def _call_winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
     return winning_cells(lanes, int64(occupied), int64(piece), rules)
 
 
 @kernel()
-def _safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
+def _call_safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
     return safe_pieces(lanes, int64(occupied), rules)
 
 

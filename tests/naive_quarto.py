@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies
 
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rules import Rules
 from tests.naive import NONE, PRESETS, Board, lines
 
@@ -35,7 +35,7 @@ def plies_and_hand(draw: strategies.DrawFn, most: int = 15) -> tuple[list[tuple[
 
 
 def positions(most: int = 15) -> strategies.SearchStrategy[Position]:
-    return plies_and_hand(most).map(lambda drawn: from_plies(*drawn))
+    return plies_and_hand(most).map(lambda drawn: position_from_plies(*drawn))
 
 
 preset_rules = strategies.sampled_from(list(PRESETS.values()))

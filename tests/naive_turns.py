@@ -8,7 +8,7 @@ from functools import cache
 from itertools import permutations
 
 from quarto.rules import NONE, Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from tests.analytics.naive_games import Game
 
 Form = tuple[int, ...]
@@ -26,7 +26,7 @@ def piece_maps() -> list[list[int]]:
 
 @cache
 def cell_maps(rules: Rules) -> list[list[int]]:
-    found: list[list[int]] = symmetries(rules).cells.tolist()
+    found: list[list[int]] = build_symmetries(rules).cells.tolist()
     return found
 
 

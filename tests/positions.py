@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from quarto.position import Position, board, from_plies
+from quarto.position import Position, board, position_from_plies
 from quarto.rules import Rules
 from tests import naive
 from tests.naive import NONE, View
@@ -26,4 +26,4 @@ def asked_in(rules: Rules, pair: int) -> list[Position]:
     game = naive.play_game(rules, (naive.Random(), naive.Random()), 17, pair, 0)
     plies = list(zip(game.pieces, game.cells, strict=True))
     hands = [(NONE,) if rules.mover_chooses else (NONE, piece) for piece in game.pieces]
-    return [from_plies(plies[:ply], hand) for ply, each in enumerate(hands) for hand in each]
+    return [position_from_plies(plies[:ply], hand) for ply, each in enumerate(hands) for hand in each]

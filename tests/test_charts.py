@@ -12,11 +12,11 @@ import pytest
 
 from analytics import open_archive
 from analytics.report import style
-from analytics.report.page import sections_of
-from analytics.report.published import figures as published_figures
-from analytics.report.published.comparison import ComparedFigure, chart
-from analytics.report.style import Drawing
-from analytics.report.vega import Spec, category, data, layer, quantity
+from analytics.report.page import build_subject_sections
+from analytics.report.published import read_published_rates as published_figures
+from analytics.report.published.comparison import ComparedRate, build_chart
+from analytics.report.style import SvgPicture
+from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative
 from runners.web.archive import charts
 from tests.analytics.chosen_games import add_decisions, add_policies, write_archive
 from tests.analytics.indexed import think
@@ -47,34 +47,34 @@ def check(spec: Spec) -> None:
     """Raise an error unless the schema allows a chart."""
     import altair as alt
 
-    alt.Chart.from_dict(style.styled(spec, "title"))
+    alt.Chart.from_dict(style.style_chart(spec, "title"))
 
 
 def of_sections(root: Path) -> Iterator[Spec]:
     archive = write_archive(root)
     add_decisions(archive)
     add_policies(archive)
-    think(archive, archive.run_ids()[0])
+    think(archive, archive.list_run_ids()[0])
     with open_archive(archive.root) as opened:
         for slug in SLUGS:
-            pictures = [each.picture for section in sections_of(opened, slug) for each in section.figures]
+            pictures = [each.picture for section in build_subject_sections(opened, slug) for each in section.figures]
             assert pictures, slug
-            yield from (each for each in pictures if not isinstance(each, Drawing))
+            yield from (each for each in pictures if not isinstance(each, SvgPicture))
 
 
 def of_answers() -> Iterator[Spec]:
-    plans = [charts.planned(ROWS, *names) for names in product(("line", "points"), ("a", "c"), ("b",), ("", "c"))]
-    plans += [charts.planned(ROWS, "bars", "a", "b", colour) for colour in ("", "c")]
+    plans = [charts.plan_chart(ROWS, *names) for names in product(("line", "points"), ("a", "c"), ("b",), ("", "c"))]
+    plans += [charts.plan_chart(ROWS, "bars", "a", "b", colour) for colour in ("", "c")]
     plans += [charts.ChartPlan(kind, "a", "b", None, "low", "high") for kind in ("line", "points")]
     plans += [charts.ChartPlan("heat map", x, y, "b", "low", "high") for x, y in (("a", "c"), ("c", "a"))]
     for plan in plans:
-        picture = charts.chart(ROWS, plan, "title").picture
-        assert not isinstance(picture, Drawing)
+        picture = charts.build_chart(ROWS, plan, "title").picture
+        assert not isinstance(picture, SvgPicture)
         yield picture
 
 
 def of_curves() -> Iterator[Spec]:
-    return (style.curve_chart(pl.DataFrame(columns), 100, 100) for columns in CURVES.values())
+    return (style.build_curve_chart(pl.DataFrame(columns), 100, 100) for columns in CURVES.values())
 
 
 def of_docs() -> Iterator[Spec]:
@@ -84,7 +84,7 @@ def of_docs() -> Iterator[Spec]:
 
 
 def of_comparisons() -> Iterator[Spec]:
-    yield chart([ComparedFigure(figure, None, None) for figure in published_figures()[:3]])
+    yield build_chart([ComparedRate(figure, None, None) for figure in published_figures()[:3]])
 
 
 def test_the_schema_allows_every_chart(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_schema_allows_every_chart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"mark": "lines"}, {"encoding": {"x": {"field": "a", "type": "number"}}}])
 def test_the_schema_refuses_what_is_no_chart(wrong: Spec) -> None:
-    right = {"data": data(ROWS), **layer("line", {"x": quantity("a"), "color": category("c")})}
+    right = {"data": inline_data(ROWS), **layer("line", {"x": quantitative("a"), "color": nominal("c")})}
     check(right)
     with pytest.raises(Exception, match="Failed validating"):
         check(right | wrong)

@@ -20,10 +20,10 @@ from omegaconf import DictConfig, OmegaConf
 from quarto.errors import MissingExtraError
 from runners.cli.main import app
 from runners.cli.play import is_training
-from runners.config.arguments import parsed
+from runners.config.arguments import parse_arguments
 from runners.config.schemas import SCHEMAS
-from runners.config.sweep_values import first_value
-from runners.play.levels import agent_at
+from runners.config.sweep_values import keep_first_value
+from runners.play.levels import find_level_agent
 from tests.paths import CONF, ROOT
 from tests.runners.conftest import prepared_once
 
@@ -133,7 +133,7 @@ HYDRA = [
 
 def test_keys_and_the_yamls_they_choose_exist() -> None:
     for shown in HYDRA:
-        given = parsed(context_of(shown).params["arguments"] or [])
+        given = parse_arguments(context_of(shown).params["arguments"] or [])
         overrides = [each for each in given.overrides if not re.match(r"\+?hydra[./]", each)]  # plugins may be missing
         try:
             for chosen in choices(overrides):
@@ -148,7 +148,7 @@ def choices(overrides: list[str]) -> list[list[str]]:
     texts = [
         [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
         if each.is_discrete_sweep()
-        else [first_value(each)]
+        else [keep_first_value(each)]
         for each in given
     ]
     longest = max(map(len, texts), default=1)
@@ -182,7 +182,9 @@ def check_option(group: str, label: str) -> None:
 
 def test_agents_given_to_other_commands_exist() -> None:
     given = [
-        agent_at(shown.words[1]) for shown in BLOCKS if shown.words[0] == "play" and "--config-dir" not in shown.words
+        find_level_agent(shown.words[1])
+        for shown in BLOCKS
+        if shown.words[0] == "play" and "--config-dir" not in shown.words
     ]
     given += [shown.words[shown.words.index("--turn") + 1] for shown in BLOCKS if "--turn" in shown.words]
     assert given

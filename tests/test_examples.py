@@ -6,22 +6,22 @@ import re
 from pathlib import Path
 
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
-from runners.authoring.check import faults
-from runners.authoring.new_agent import new_agent
+from analytics.tables.verify.archive import verify_archive
+from runners.authoring.check import find_faults
+from runners.authoring.new_agent import create_agent
 from tests.paths import ROOT, SAMPLE
 
 
 def test_the_player_of_the_page_on_agents_is_sound(tmp_path: Path) -> None:
     page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^```python\n([^`]*^class Corner.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    new_agent("corner", "choose", tmp_path / "my_agents")
+    create_agent("corner", "choose", tmp_path / "my_agents")
     (tmp_path / "my_agents" / "corner.py").write_text(source)
-    assert faults(tmp_path / "my_agents", "corner") == []
+    assert find_faults(tmp_path / "my_agents", "corner") == []
 
 
 def test_the_sample_archive_is_whole_and_small() -> None:
-    found = verify(Archive.open(SAMPLE))
+    found = verify_archive(Archive.open(SAMPLE))
     assert not found.problems
     assert found.games >= 10_000
     assert sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file()) < 2_000_000

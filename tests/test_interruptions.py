@@ -32,9 +32,9 @@ from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.tables.derived.tables import FOLDERS, NotIndexedError, index_runs
-from analytics.tables.upkeep.garbage import remove, unneeded_files
-from analytics.tables.verify.archive import verify
+from analytics.tables.derived.tables import TABLE_FOLDERS, NotIndexedError, index_runs
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import RequestError
 from runners.cli import main
 from tests.analytics.folders import snapshot
@@ -149,7 +149,7 @@ def annotated_games(folder: Path, archives: Archives) -> None:
 
 def sums_of_small_files(folder: Path, archives: Archives) -> None:
     archive = archives.copy("annotate", folder / NAME)
-    index_runs(archive, archive.run_ids())
+    index_runs(archive, archive.list_run_ids())
 
 
 def all_tables(folder: Path, archives: Archives) -> None:
@@ -160,15 +160,15 @@ def two_archives(folder: Path, archives: Archives) -> None:
     """The destination has fewer games, and its last file ends where no file of the source does."""
     source = archives.copy("index", folder / "source")
     policy_store.save(source, COUNTS, origin())
-    source.save_sweep_job(SweepJob("sweep", 0, {"games": "600"}))
+    source.write_sweep_job(SweepJob("sweep", 0, {"games": "600"}))
     typed(folder, (*RUN, "games=204"))
 
 
 def garbage(folder: Path, archives: Archives) -> None:
     """What compaction replaced, and what killed writers leave."""
     archive = archives.copy("compact", folder / NAME)
-    for table in FOLDERS:
-        there = Path(archive.folder(table, archive.run_ids()[0]))
+    for table in TABLE_FOLDERS:
+        there = Path(archive.folder(table, archive.list_run_ids()[0]))
         there.mkdir(parents=True, exist_ok=True)
         (there / f".tmp-{uuid4().hex}").write_bytes(b"half")
         if table != "games":
@@ -216,8 +216,12 @@ def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
 def state(root: Path) -> State:
     """The rows of an archive, and the fingerprint of the games that each table holds."""
     archive = Archive.open(root)
-    every = [(run_id, table, archive.ranges(run_id, table)) for run_id in archive.run_ids() for table in FOLDERS]
-    sums = {(run_id, table): (ranges.covered, ranges.fingerprint) for run_id, table, ranges in every}
+    every = [
+        (run_id, table, archive.list_effective_ranges(run_id, table))
+        for run_id in archive.list_run_ids()
+        for table in TABLE_FOLDERS
+    ]
+    sums = {(run_id, table): (ranges.covered_ranges, ranges.fingerprint) for run_id, table, ranges in every}
     return sums, {question: frame.rows() for question, frame in answers(root, ROWS).items()}
 
 
@@ -225,7 +229,9 @@ def counts(root: Path) -> dict[str, int]:
     """What a reader counts, in SQL and by the names of files."""
     archive = Archive.open(root)
     units = {
-        f"{run_id} {table}": archive.ranges(run_id, table).units for run_id in archive.run_ids() for table in FOLDERS
+        f"{run_id} {table}": archive.list_effective_ranges(run_id, table).units
+        for run_id in archive.list_run_ids()
+        for table in TABLE_FOLDERS
     }
     return units | {question: frame.item() for question, frame in answers(root, NUMBERS).items()}
 
@@ -296,12 +302,12 @@ def is_killed(folder: Path, command: Command, moment: float) -> bool:
 
 def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: State) -> None:
     archive = Archive.open(folder / NAME)
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
     before = snapshot(folder / NAME)
     typed(folder, command.arguments)
     assert snapshot(folder / NAME) == before
-    remove(archive, unneeded_files(archive), 0)
-    assert unneeded_files(archive) == []
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0)
+    assert list_unneeded_files(archive) == []
     assert state(folder / NAME) == expected
 
 
@@ -417,6 +423,6 @@ def test_a_disk_that_refuses_costs_one_line_and_nothing_that_was_there(
         after = snapshot(tmp_path / NAME)
         assert before.items() <= after.items() | {each for each in before.items() if each[0].parent.name == "runs"}
         if (tmp_path / NAME / "archive.json").exists():
-            assert verify(Archive.open(tmp_path / NAME)).problems == []
+            assert verify_archive(Archive.open(tmp_path / NAME)).problems == []
         typed(tmp_path, command.arguments)
         assert_as_if_nobody_had_killed_it(tmp_path, command, expected.state)

@@ -52,7 +52,7 @@ class Reader:
     def _type(self, printed: str) -> None:
         line = smaller(printed)
         if re.search(r"\bRUN\b", line):
-            last = max(Archive.open(self._folder / "data/archive").runs(), key=lambda record: record.number)
+            last = max(Archive.open(self._folder / "data/archive").load_runs(), key=lambda record: record.number)
             line = re.sub(r"\bRUN\b", last.run_id, line)
         if SHELL.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)):
             self._shell(line)

@@ -38,17 +38,17 @@ from numpy.typing import NDArray
 
 from quarto.batch import Turns
 from quarto.bits import array_pointer
-from quarto.errors import RequestError, nearest
-from quarto.jit import function_value, inlined, int64
+from quarto.errors import RequestError, describe_valid_names
+from quarto.jit import function_value, inline_function, int64
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, RULE_TABLES, Rules
-from quarto.symmetry import MASKS, Symmetries, symmetries
+from quarto.symmetry import MASKS, Symmetries, build_symmetries
 from quarto.views import BatchView, PositionView
 
 # Instead of a cell:
-ERROR = -2  # the agent raised, and its game ends as 'forfeit_error'
-LATE = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
+ERROR_CELL = -2  # the agent raised, and its game ends as 'forfeit_error'
+LATE_CELL = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
 
 # What a jitted agent carries, as one record of addresses: it travels as a single pointer. Passing the arrays themselves
 # costs a third of the speed of a cheap agent, seven words of call overhead each.
@@ -91,11 +91,11 @@ class Thought(NamedTuple):
     visits: Any = None  # how often its search met the turn, or nodes that it searched
 
 
-class LateError(Exception):
+class TurnTimeoutError(Exception):
     """A player's turn took longer than it may."""
 
 
-class SomeFailedError(Exception):
+class SomeTurnsFailedError(Exception):
     """In some games of a batch no turn was taken. In the others the turns count, and the player has gone on."""
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
@@ -118,43 +118,43 @@ def turn(function: TurnKernel) -> TurnKernel:
     return function_value(TURN_SIGNATURE)(function)
 
 
-@inlined
+@inline_function
 def encode_turn(cell: int, gift: int) -> int:
     """A turn as one integer. Either part may be NONE. A number that is no cell or piece does not become one."""
     return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
 
 
-@inlined
+@inline_function
 def params(agent: Any) -> Any:
     """The agent's parameters: [P] float64."""
     return numba.carray(array_pointer(agent.params_address), agent.params_size, np.float64)
 
 
-@inlined
+@inline_function
 def table(agent: Any) -> Any:
     """The agent's learned values: [T] float64."""
     return numba.carray(array_pointer(agent.table_address), agent.table_size, np.float64)
 
 
-@inlined
+@inline_function
 def keys(agent: Any) -> Any:
     """The keys of its learned values: [K] uint64."""
     return numba.carray(array_pointer(agent.keys_address), agent.keys_size, np.uint64)
 
 
-@inlined
+@inline_function
 def scratch(agent: Any) -> Any:
     """Memory of one thread, kept from turn to turn and zero at first: [S] uint64."""
     return numba.carray(array_pointer(agent.scratch_address), agent.scratch_size, np.uint64)
 
 
-@inlined
+@inline_function
 def memory(agent: Any) -> Any:
     """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
     return numba.carray(array_pointer(agent.memory_address), agent.memory_size, np.uint64)
 
 
-@inlined
+@inline_function
 def think(agent: Any, value: float, visits: int) -> None:
     """Tell what the agent thinks of the turn that it makes.
 
@@ -171,12 +171,12 @@ def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
     Eight addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
     ``attaining`` there are.
     """
-    tables = symmetries(rules)  # never freed: they are cached there
+    tables = build_symmetries(rules)  # never freed: they are cached there
     sizes = [len(tables.cells), len(tables.masks), len(tables.attaining)]
     return np.array([*(each.ctypes.data for each in tables), *sizes], np.uint64)
 
 
-@inlined
+@inline_function
 def symmetry_tables(agent: Any) -> Symmetries:
     """The symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
     words = numba.carray(array_pointer(agent.symmetries_address), 11, np.uint64)
@@ -243,15 +243,15 @@ class GameAgent(Protocol):
         ...
 
 
-class PlayerMaker(Protocol):
+class PlayerBuilder(Protocol):
     """Stands for an agent, and makes its player by itself."""
 
-    def lifted(self, rules: Rules, label: str) -> Any:
+    def build_player(self, rules: Rules, label: str) -> Any:
         """An ``agents.base.player.LiftedPlayer``. Raises ``RequestError`` if it does not play these rules."""
         ...
 
 
-Agent = KernelAgent | BatchAgent | GameAgent | PlayerMaker
+Agent = KernelAgent | BatchAgent | GameAgent | PlayerBuilder
 
 
 ISOLATIONS = ("thread", "process")
@@ -270,19 +270,21 @@ class AgentLimits:
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
-            raise RequestError(f"isolation={self.isolation} does not exist{nearest(str(self.isolation), ISOLATIONS)}")
+            raise RequestError(
+                f"isolation={self.isolation} does not exist{describe_valid_names(str(self.isolation), ISOLATIONS)}"
+            )
         for key, kinds in (("turn_seconds", (int, float)), ("megabytes", (int,))):
             value = getattr(self, key)
             if value is not None and (type(value) not in kinds or not value > 0):
                 raise RequestError(f"{key}={value} is not a number above 0, or null for no limit")
 
     @property
-    def any(self) -> bool:
+    def is_limited(self) -> bool:
         """Whether there is any limit."""
         return self != AgentLimits()
 
     @classmethod
-    def of(cls, what: str, settings: Mapping[str, Any]) -> AgentLimits:
+    def from_mapping(cls, what: str, settings: Mapping[str, Any]) -> AgentLimits:
         """The limits among the keys of an agent; null is none. ``what`` names the agent in messages."""
         try:
             keys = [each.name for each in fields(cls)]
@@ -290,7 +292,7 @@ class AgentLimits:
         except RequestError as error:
             raise RequestError(f"{what}: {error}") from error
 
-    def as_mapping(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Those that affect games, as JSON values. Isolation does not: it decides only whether a run survives."""
         limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
         return {key: value for key, value in limits.items() if value is not None}

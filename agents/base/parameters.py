@@ -15,49 +15,49 @@ from msgspec import Meta
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
-def as_typed(value: Any) -> str:
+def format_parameter(value: Any) -> str:
     """A value as it is typed on the command line: ``null``, ``true``, ``[1,2]``."""
     if value is None or isinstance(value, bool | list | dict):
         return json.dumps(value, separators=(",", ":"))
     return str(value)
 
 
-def checked_flag(name: str, value: bool) -> bool:
+def check_flag(name: str, value: bool) -> bool:
     """``value``. Raises ``ValueError`` if it is neither true nor false."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}={value!r} is neither true nor false")
     return value
 
 
-def checked_number(name: str, value: float) -> float:
+def check_number(name: str, value: float) -> float:
     """``value`` as a float. Raises ``ValueError`` if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise ValueError(f"{name}={value!r} is not a finite number")
     return float(value)
 
 
-def checked_probability(name: str, value: float) -> float:
+def check_probability(name: str, value: float) -> float:
     """``value`` as a float. Raises ``ValueError`` if it is not a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name}={value!r} is not a probability from 0 to 1")
     return float(value)
 
 
-def checked_whole(name: str, value: int, least: int, most: int) -> int:
+def check_integer(name: str, value: int, least: int, most: int) -> int:
     """``value``. Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
     return value
 
 
-def checked_one_of(name: str, value: str, valid: Sequence[str]) -> str:
+def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
     """``value``. Raises ``ValueError`` if it is not one of ``valid``."""
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value
 
 
-def checked_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
+def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
     """``version`` of a study's program; ``valid[0]`` is its last one.
 
     Raises ``ValueError`` for a version that is not in ``valid``. Without ``faithful`` only the last is valid, because
@@ -65,7 +65,7 @@ def checked_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")
-    return checked_one_of("version", version, valid)
+    return check_one_of("version", version, valid)
 
 
 def check_fields(record: Any) -> None:
@@ -81,12 +81,12 @@ def check_fields(record: Any) -> None:
         if value is None and type(None) in types:
             continue
         if bool in types:
-            checked_flag(name, value)
+            check_flag(name, value)
         elif hint is Probability:
-            checked_probability(name, value)
-        elif float in types and checked_number(name, value) < (declared.ge if declared else -inf):
+            check_probability(name, value)
+        elif float in types and check_number(name, value) < (declared.ge if declared else -inf):
             raise ValueError(f"{name}={value} is below {declared.ge}")
         elif int in types and declared:
-            checked_whole(name, value, declared.ge, declared.le)
+            check_integer(name, value, declared.ge, declared.le)
         elif str in types and declared:
-            checked_one_of(name, value, declared)
+            check_one_of(name, value, declared)

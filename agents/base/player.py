@@ -33,7 +33,7 @@ from agents.base.agent import (
 from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Lockstep, Thoughts, Turns
 from quarto.bits import array_pointer
 from quarto.errors import AnswerError, RequestError
-from quarto.jit import float64, inlined, int64, kernel, load, uint64
+from quarto.jit import float64, inline_function, int64, kernel, load_kernel, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -41,11 +41,11 @@ from quarto.views import BatchView, PositionView
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
-THOUGHTS_TYPE = numba.typeof(Thoughts.none(1))
+THOUGHTS_TYPE = numba.typeof(Thoughts.blank(1))
 
 
-@inlined
-def decide(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
+@inline_function
+def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
     """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
     batch, remembers = state.batch, agent.memory_size != 0
     for i in range(size):
@@ -64,13 +64,13 @@ def decide(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: in
 
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
-def decide_all(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
+def decide_all_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
     """``decide`` for all positions of ``state``, called from Python."""
-    decide(turn, agent, rules, state, uint64(0), state.streams.shape[0])
+    decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
-@inlined
-def one_of(state: Lockstep, i: int) -> Lockstep:
+@inline_function
+def select_position(state: Lockstep, i: int) -> Lockstep:
     """The lockstep of position ``i`` alone, as views."""
     batch, end = state.batch, i + 1
     position = Batch(
@@ -84,8 +84,8 @@ clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32,
 CLOCK = time.CLOCK_MONOTONIC
 
 
-@inlined
-def microseconds(clock: int, moment: NDArray[np.int64]) -> float:
+@inline_function
+def read_clock(clock: int, moment: NDArray[np.int64]) -> float:
     """The time by a clock of the system; ``moment`` [2] is memory for its seconds and nanoseconds."""
     clock_gettime(clock, array_pointer(moment.ctypes.data))
     return 1e6 * float64(moment[0]) + 1e-3 * float64(moment[1])
@@ -98,26 +98,26 @@ def decide_thinking(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, t
     agent.thinks = 1
     for i in range(state.streams.shape[0]):
         think(agent, np.nan, NO_VISITS)
-        started = microseconds(clock, moment)
-        decide(turn, agent, rules, one_of(state, i), uint64(0), int64(1))
-        thoughts.microseconds[i] = int64(microseconds(clock, moment) - started + 0.5)
+        started = read_clock(clock, moment)
+        decide_turns(turn, agent, rules, select_position(state, i), uint64(0), int64(1))
+        thoughts.microseconds[i] = int64(read_clock(clock, moment) - started + 0.5)
         value = agent.value
         thoughts.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
         thoughts.visits[i] = agent.visits
     agent.thinks = 0
 
 
-class LiftedPlayer(ABC):
+class BatchPlayer(ABC):
     """Turns for a whole batch of positions. By default it remembers no game, and threads share it.
 
     A copy, or a pickled one, goes on like the original, unless there is a reason why it cannot.
     """
 
     game_words: int = 0  # words of uint64 that it remembers of each game
-    alone: bool = False  # whether it is to be asked for one position at a time
+    one_position_at_a_time: bool = False  # whether it is to be asked for one position at a time
     copy_obstacle: str = ""  # why it cannot be copied; empty if it can
 
-    def fork(self) -> LiftedPlayer:
+    def fork(self) -> BatchPlayer:
         """The same player for another thread."""
         return self
 
@@ -143,11 +143,11 @@ class LiftedPlayer(ABC):
         """
 
 
-class KernelPlayer(LiftedPlayer):
+class KernelPlayer(BatchPlayer):
     """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
-        self.turn = load(turn)  # now, so that a faulty one is refused before it plays
+        self.turn = load_kernel(turn)  # now, so that a faulty one is refused before it plays
         self._turn_kernel = turn
         self.rules = rules
         self.game_words = knowledge.game_words
@@ -186,7 +186,7 @@ class KernelPlayer(LiftedPlayer):
         player._arrays["scratch"][:] = scratch
         if player.game_words:
             player._memories = memories
-            player._point_at(slots)
+            player._point_record_at(slots)
         return player
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> KernelPlayer:
@@ -208,9 +208,9 @@ class KernelPlayer(LiftedPlayer):
         else:
             self._memories = self._memories[:0].copy()  # free the old array before making the new one
             self._memories = np.zeros((len(slots), self.game_words), np.uint64)
-        self._point_at(slots)
+        self._point_record_at(slots)
 
-    def _point_at(self, slots: range) -> None:
+    def _point_record_at(self, slots: range) -> None:
         """Have the record say where the memories of the games in ``slots`` are."""
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
@@ -220,9 +220,9 @@ class KernelPlayer(LiftedPlayer):
 
     def restart(self, slots: NDArray[np.integer]) -> None:
         if self.game_words:
-            self._memories[self._rows(slots)] = 0
+            self._memories[self._memory_rows(slots)] = 0
 
-    def _rows(self, slots: NDArray[np.integer]) -> NDArray[np.int64]:
+    def _memory_rows(self, slots: NDArray[np.integer]) -> NDArray[np.int64]:
         """The rows of the memories of games."""
         return (slots.astype(np.int64) - self._slots.start) // self._slots.step
 
@@ -244,7 +244,7 @@ class KernelPlayer(LiftedPlayer):
         if self.game_words == 0:
             self._decide(state, thoughts)
             return state.turns
-        rows = self._rows(slots)
+        rows = self._memory_rows(slots)
         before = self._memories[rows]
         try:
             self._decide(state, thoughts)
@@ -255,9 +255,9 @@ class KernelPlayer(LiftedPlayer):
 
     def _decide(self, state: Lockstep, thoughts: Thoughts | None) -> None:
         if thoughts is None:
-            decide_all(self.turn, self.agent, self.rules.tables, state)
+            decide_all_turns(self.turn, self.agent, self.rules.tables, state)
         else:
-            told = Thoughts.none(len(state.slot))  # contiguous, as the kernel takes them
+            told = Thoughts.blank(len(state.slot))  # contiguous, as the kernel takes them
             decide_thinking(self.turn, self.agent, self.rules.tables, state, told, CLOCK)
             thoughts.put(slice(None), told)
 
@@ -270,11 +270,11 @@ class PythonAgent:
     rules: Rules
 
     @property
-    def batches(self) -> bool:
+    def takes_batches(self) -> bool:
         """Whether it takes whole batches."""
         return isinstance(self.agent, BatchAgent)
 
-    def answers(
+    def choose_turns(
         self, batch: Batch, rng: Streams, thoughts: Thoughts | None = None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Its answer to a batch: cells and gifts, [B] each; what it thinks into ``thoughts`` [B].
@@ -284,28 +284,28 @@ class PythonAgent:
         batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
         if isinstance(self.agent, BatchAgent):
             ask: Callable[..., Any] = self.agent.play
-            answer = _called(ask, BatchView(batch, self.rules), rng)
-            cells, gifts, thought = _parts(ask, answer, "(cells, gifts)")
-            _note(ask, thought, thoughts, slice(None), len(batch.lanes))
+            answer = _call_agent(ask, BatchView(batch, self.rules), rng)
+            cells, gifts, thought = _split_answer(ask, answer, "(cells, gifts)")
+            _write_evaluation(ask, thought, thoughts, slice(None), len(batch.lanes))
         else:
             ask, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
                 started = time.perf_counter()
-                answer = _called(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
-                cell, gift, thought = _parts(ask, answer, "(cell, gift)")
-                _note(ask, thought, thoughts, slice(i, i + 1), 1)
+                answer = _call_agent(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
+                cell, gift, thought = _split_answer(ask, answer, "(cell, gift)")
+                _write_evaluation(ask, thought, thoughts, slice(i, i + 1), 1)
                 if thoughts is not None:
                     thoughts.microseconds[i] = round(1e6 * (time.perf_counter() - started))
                 try:
                     cells.append(index(cell))
                     gifts.append(index(gift))
                 except TypeError:
-                    raise AnswerError.of_form(ask, answer, "(cell, gift)") from None
+                    raise AnswerError.from_answer(ask, answer, "(cell, gift)") from None
         size = len(batch.lanes)
-        return _integers(ask, "cells", cells, size), _integers(ask, "gifts", gifts, size)
+        return _check_integers(ask, "cells", cells, size), _check_integers(ask, "gifts", gifts, size)
 
 
-def _called(ask: Callable[..., Any], *arguments: object) -> Any:
+def _call_agent(ask: Callable[..., Any], *arguments: object) -> Any:
     """The answer of an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
     try:
         return ask(*arguments)
@@ -315,18 +315,20 @@ def _called(ask: Callable[..., Any], *arguments: object) -> Any:
         raise
 
 
-def _parts(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Thought | None]:
+def _split_answer(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Thought | None]:
     """The two parts of an answer, and the thought beside them if there is one."""
     try:
         one, other, *thought = answer
     except (TypeError, ValueError):
-        raise AnswerError.of_form(ask, answer, expected) from None
+        raise AnswerError.from_answer(ask, answer, expected) from None
     if thought and not (len(thought) == 1 and isinstance(thought[0], Thought)):
-        raise AnswerError.of_form(ask, answer, expected)
+        raise AnswerError.from_answer(ask, answer, expected)
     return one, other, thought[0] if thought else None
 
 
-def _note(ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts | None, rows: slice, size: int) -> None:
+def _write_evaluation(
+    ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts | None, rows: slice, size: int
+) -> None:
     """Write what was thought of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
     if thought is None:
         return
@@ -344,7 +346,7 @@ def _note(ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts |
         thoughts.visits[rows] = visits
 
 
-def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
+def _check_integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
     array = np.asarray(values)
     if array.shape != (size,):
         raise AnswerError(ask, f"returned {name} of shape {array.shape}, not ({size},)")
@@ -353,7 +355,7 @@ def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDA
     return array
 
 
-class PythonPlayer(LiftedPlayer):
+class PythonPlayer(BatchPlayer):
     """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
 
     Threads share the agent behind a lock, so it need not be safe for threads. But the order in which it meets positions
@@ -384,9 +386,9 @@ class PythonPlayer(LiftedPlayer):
         slots: NDArray[np.uint32] | None = None,
         thoughts: Thoughts | None = None,
     ) -> Turns:
-        return checked_turns(*self._answers(batch, rng, thoughts), rng, self.unusual)
+        return to_turns(*self._choose_turns(batch, rng, thoughts), rng, self.unusual)
 
-    def _answers(
+    def _choose_turns(
         self, batch: Batch, rng: Streams, thoughts: Thoughts | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Cells and gifts as the agent gives them; what it thinks into ``thoughts`` [B].
@@ -396,30 +398,32 @@ class PythonPlayer(LiftedPlayer):
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
         with self._lock:
-            return self._agent.answers(batch, rng, thoughts)
+            return self._agent.choose_turns(batch, rng, thoughts)
 
 
-MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
+MAX_UNUSUAL_TURNS = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
 
 
-def checked_turns(
+def to_turns(
     cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, unusual: dict[int, tuple[int, int]]
 ) -> Turns:
     """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``unusual``."""
-    turns = Turns(*(np.where((each >= -1) & (each < 16), each, OUTSIDE).astype(np.int8) for each in (cells, gifts)))
-    for i in np.flatnonzero((turns.cells == OUTSIDE) | (turns.gifts == OUTSIDE)):
-        if len(unusual) < MOST_UNUSUAL:
+    turns = Turns(
+        *(np.where((each >= -1) & (each < 16), each, OUT_OF_RANGE).astype(np.int8) for each in (cells, gifts))
+    )
+    for i in np.flatnonzero((turns.cells == OUT_OF_RANGE) | (turns.gifts == OUT_OF_RANGE)):
+        if len(unusual) < MAX_UNUSUAL_TURNS:
             unusual[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
     return turns
 
 
-OUTSIDE = -128  # stands for all numbers that are no cell, no piece and not NONE
+OUT_OF_RANGE = -128  # stands for all numbers that are no cell, no piece and not NONE
 
 
-class StagedPlayer(LiftedPlayer):
+class StagedPlayer(BatchPlayer):
     """One player until ``pieces`` pieces are on the board, then another one."""
 
-    def __init__(self, early: LiftedPlayer, late: LiftedPlayer, pieces: int) -> None:
+    def __init__(self, early: BatchPlayer, late: BatchPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
         self.game_words = early.game_words + late.game_words
         self.copy_obstacle = early.copy_obstacle or late.copy_obstacle
@@ -446,34 +450,34 @@ class StagedPlayer(LiftedPlayer):
         for player, chosen in ((self._early, few), (self._late, ~few)):
             if chosen.any():
                 own_slots = None if slots is None else slots[chosen]
-                told = None if thoughts is None else Thoughts.none(int(chosen.sum()))
-                found = player.play(batch.chosen(chosen), Streams(rng.seeds[chosen]), own_slots, told)
+                told = None if thoughts is None else Thoughts.blank(int(chosen.sum()))
+                found = player.play(batch.select(chosen), Streams(rng.seeds[chosen]), own_slots, told)
                 if thoughts is not None and told is not None:
                     thoughts.put(chosen, told)
                 turns.cells[chosen], turns.gifts[chosen] = found
         return turns
 
 
-def choosers_of(agent: Agent) -> tuple[str, ...]:
+def list_choosers(agent: Agent) -> tuple[str, ...]:
     """The values of ``Rules.chooser`` that an agent plays; both, if it does not name any."""
     choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
     return choosers
 
 
-def lift(agent: Agent, rules: Rules, label: str) -> LiftedPlayer:
+def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
     """A player of the agent under the rules.
 
     Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
     """
     lifted = getattr(agent, "lifted", None)
     if lifted is not None:
-        player: LiftedPlayer = lifted(rules, label)
+        player: BatchPlayer = lifted(rules, label)
         return player
-    check_choosers(choosers_of(agent), rules, label)
+    check_choosers(list_choosers(agent), rules, label)
     if isinstance(agent, KernelAgent):
         late, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
-        return late if early is None else StagedPlayer(lift(early[1], rules, label), late, early[0])
-    return PythonPlayer(ready(agent, rules, label))
+        return late if early is None else StagedPlayer(build_player(early[1], rules, label), late, early[0])
+    return PythonPlayer(prepare_agent(agent, rules, label))
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
@@ -485,7 +489,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
         )
 
 
-def ready(agent: Any, rules: Rules, label: str) -> PythonAgent:
+def prepare_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
     """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without an interface."""
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(

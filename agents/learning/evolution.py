@@ -40,16 +40,16 @@ class Population(NamedTuple):
     def size(self) -> int:
         return len(self.number)
 
-    def part(self, which: slice | NDArray[np.integer]) -> Population:
+    def select(self, which: slice | NDArray[np.integer]) -> Population:
         """Some of the individuals, in the order given."""
         return Population(*(field[which] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
-    def joined(self, others: Population) -> Population:
+    def concat(self, others: Population) -> Population:
         """These and then the others."""
         return Population(*map(np.concatenate, zip(self, others, strict=True)))  # type: ignore[arg-type]
 
 
-def initial(genes: NDArray[np.float64], opponents: int) -> Population:
+def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Population:
     """Individuals without parents, numbered from 0, with these genes [N, G]."""
     numbers = np.arange(len(genes))
     return Population(
@@ -62,17 +62,17 @@ def initial(genes: NDArray[np.float64], opponents: int) -> Population:
     )
 
 
-def streams_of(seed: int, numbers: NDArray[np.int64]) -> Streams:
+def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
     """The randomness that makes each individual: its own stream, by its number."""
     return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
-def units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def uniform_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """``quarto.rng.unit`` of many words: float64 in [0, 1) with 53 random bits, of the same shape."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A standard normal number for each word, of the same shape, by inversion.
 
     The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
@@ -84,32 +84,32 @@ def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return np.array([round(inverse(middle), 12) for middle in middles.ravel().tolist()]).reshape(words.shape)
 
 
-def by_fitness(population: Population) -> Population:
+def sort_by_fitness(population: Population) -> Population:
     """The same individuals, best first; those of equal fitness keep their order."""
-    return population.part(np.lexsort([-column for column in population.fitness.T[::-1]]))
+    return population.select(np.lexsort([-column for column in population.fitness.T[::-1]]))
 
 
-def ranks(population: Population) -> NDArray[np.int64]:
+def rank_by_fitness(population: Population) -> NDArray[np.int64]:
     """[N] the number of different fitnesses above each individual's, in a population sorted by fitness."""
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
 
 
-def tournament(population: Population, size: int, words: Streams, first: int) -> NDArray[np.int64]:
+def hold_tournaments(population: Population, size: int, words: Streams, first: int) -> NDArray[np.int64]:
     """[n] one index into a sorted population for each stream: the best of ``size`` picked with replacement.
 
     Of equally good ones, the first that was picked. Reads the words from ``first`` to before ``first + size``.
     """
-    picks = np.stack([words.below(first + i, population.size) for i in range(size)], axis=1)
-    best = ranks(population)[picks].argmin(axis=1)
+    picks = np.stack([words.integers(first + i, population.size) for i in range(size)], axis=1)
+    best = rank_by_fitness(population)[picks].argmin(axis=1)
     chosen: NDArray[np.int64] = picks[np.arange(len(picks)), best]
     return chosen
 
 
-ANSWERS = ("best", "mean")
+GENOME_CHOICES = ("best", "mean")
 
 
-def seed_of_games(seed: int, generation: int, games: int) -> int:
+def compute_run_seed(seed: int, generation: int, games: int) -> int:
     """The seed of the run that judges a generation by so many games, from 0 to 2^63 - 1.
 
     The number of games is part of it, since asking for more of them would extend the run of a smaller number.
@@ -141,38 +141,38 @@ class Evolution:
         self._size = size
         self._offspring = offspring
         self._again = again
-        genes = breeder.initial(streams_of(seed, np.arange(size)))
+        genes = breeder.sample_initial_genes(individual_streams(seed, np.arange(size)))
         if start is not None:
             genes[: len(start)] = start[:size]
-        self._made = initial(genes, opponents)
-        self.population = self._made.part(slice(0))  # who goes on, best first
+        self._made = build_initial_population(genes, opponents)
+        self.population = self._made.select(slice(0))  # who goes on, best first
         self._fitnesses: dict[tuple[float, ...], list[NDArray[np.float64]]] = {}
 
-    def breed(self) -> Population:
+    def begin_generation(self) -> Population:
         """Begin the next generation (the first is 0): the individuals to judge, with their genes."""
         self.generation += 1
         if self.generation:
-            self._made = self._bred()
+            self._made = self._build_offspring()
         made = self._made
         if self._breeder.writes_into_parents:
             self._write_into_parents()
-        return self.population.joined(made) if self._again else made
+        return self.population.concat(made) if self._again else made
 
-    def judge(self, fitness: NDArray[np.float64]) -> Population:
+    def end_generation(self, fitness: NDArray[np.float64]) -> Population:
         """All individuals of this generation, best first: the first ``size`` go on.
 
         ``fitness`` [n, F] is that of the individuals which ``breed`` returned, in their order.
         """
-        everybody = self.population.joined(self._made)
+        everybody = self.population.concat(self._made)
         everybody.fitness[-len(fitness) :] = fitness
-        everybody = by_fitness(everybody)
-        self.population = everybody.part(slice(self._size))
+        everybody = sort_by_fitness(everybody)
+        self.population = everybody.select(slice(self._size))
         if self.generation:
             for genes, found in zip(self.population.genes.tolist(), self.population.fitness, strict=True):
                 self._fitnesses.setdefault(tuple(genes), []).append(found)
         return everybody
 
-    def answer(self, which: str) -> tuple[float, ...]:
+    def choose_genome(self, which: str) -> tuple[float, ...]:
         """The genome found so far, after at least one generation.
 
         ``best``: the fittest that goes on from the last generation. ``mean``: the genome of the best mean fitness, the
@@ -189,15 +189,15 @@ class Evolution:
 
     def _write_into_parents(self) -> None:
         """Each new individual changes the genes of all of its line, whatever genes they were judged by."""
-        everybody, parents = self.population.joined(self._made), self.population.size
+        everybody, parents = self.population.concat(self._made), self.population.size
         for ancestor, genes in zip(self._made.ancestor, self._made.genes, strict=True):
             everybody.genes[everybody.ancestor == ancestor] = genes
-        self.population, self._made = everybody.part(slice(parents)), everybody.part(slice(parents, None))
+        self.population, self._made = everybody.select(slice(parents)), everybody.select(slice(parents, None))
 
-    def _bred(self) -> Population:
+    def _build_offspring(self) -> Population:
         parents = self.population
         numbers = self._size + self._offspring * (self.generation - 1) + np.arange(self._offspring)
-        bred = self._breeder.offspring(parents, self.generation, streams_of(self._seed, numbers))
+        bred = self._breeder.build_offspring(parents, self.generation, individual_streams(self._seed, numbers))
         return Population(
             numbers,
             parents.ancestor[bred.parents[:, 0]],
@@ -224,7 +224,7 @@ class Breeder(Protocol):
     """The operators of a study. ``words`` holds a stream for each individual that is to be made."""
 
     @property
-    def genes(self) -> tuple[str, ...]:
+    def gene_names(self) -> tuple[str, ...]:
         """Their names, which are parameters of the player."""
         ...
 
@@ -233,17 +233,17 @@ class Breeder(Protocol):
         """Whether an individual shares its genes with all of its line, so that all of them change with each other."""
         ...
 
-    def initial(self, words: Streams) -> NDArray[np.float64]:
+    def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
         """The first genes: [n, G]."""
         ...
 
-    def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
+    def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
         """The offspring of a population sorted by fitness in a ``generation``; the first one is 1."""
         ...
 
 
 @dataclass(frozen=True)
-class FiveGenes:
+class FiveGeneBreeder:
     """Study A's operator (``lorenzobellino/quarto-player``): every gene of a tournament's winner is mutated.
 
     Words of an individual: 0 to 4, one for each gene. The study's code mutates the parent itself, not a copy. With
@@ -256,27 +256,27 @@ class FiveGenes:
     writes_into_parents: bool = False
 
     @property
-    def genes(self) -> tuple[str, ...]:
+    def gene_names(self) -> tuple[str, ...]:
         return ("alpha", "beta", "gamma", "delta", "epsilon")
 
-    def initial(self, words: Streams) -> NDArray[np.float64]:
-        return self.reach * (2.0 * units(self._words(words)) - 1.0)
+    def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
+        return self.reach * (2.0 * uniform_numbers(self._draw_gene_words(words)) - 1.0)
 
-    def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
-        chosen = tournament(population, self.tournament, words, FIRST_TOURNAMENT)
-        change = self.scale / generation * gaussians(self._words(words))
+    def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
+        chosen = hold_tournaments(population, self.tournament, words, FIRST_TOURNAMENT)
+        change = self.scale / generation * normal_numbers(self._draw_gene_words(words))
         if self.writes_into_parents:
-            genes = _one_after_the_other(population, chosen, change)
+            genes = _mutate_one_by_one(population, chosen, change)
         else:
             genes = population.genes[chosen] + change
         parents = np.stack([chosen, np.full(len(chosen), NONE)], axis=1)
         return Offspring(np.full(len(chosen), MUTATION, np.int8), parents, genes)
 
-    def _words(self, words: Streams) -> NDArray[np.uint64]:
-        return np.stack([words.draw(gene) for gene in range(len(self.genes))], axis=1)
+    def _draw_gene_words(self, words: Streams) -> NDArray[np.uint64]:
+        return np.stack([words.draw(gene) for gene in range(len(self.gene_names))], axis=1)
 
 
-def _one_after_the_other(
+def _mutate_one_by_one(
     population: Population, chosen: NDArray[np.int64], change: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """[n, G] the genes of each of the offspring when it is made, where a mutation changes all of its parent's line."""
@@ -288,7 +288,7 @@ def _one_after_the_other(
 
 
 @dataclass(frozen=True)
-class TwoGenes:
+class TwoGeneBreeder:
     """Study B's operators (``quarto_ci_2022_2023``): mutation, crossover, crossover with a shift of both genes.
 
     The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half,
@@ -310,44 +310,45 @@ class TwoGenes:
     only_shifts_up: bool = False
 
     @property
-    def genes(self) -> tuple[str, ...]:
+    def gene_names(self) -> tuple[str, ...]:
         return ("alpha", "beta")
 
     @property
     def writes_into_parents(self) -> bool:
         return False
 
-    def initial(self, words: Streams) -> NDArray[np.float64]:
-        return self._rounded(np.stack([units(words.draw(gene)) for gene in range(2)], axis=1))
+    def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
+        return self._round_genes(np.stack([uniform_numbers(words.draw(gene)) for gene in range(2)], axis=1))
 
-    def probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
+    def operator_probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
         """Those of mutation, crossover and crossover2 in a generation."""
         if 2 * (generation - 1) < self.generations:
             return self.early
         fitness = population.fitness[:, 0]
         return self.stuck if fitness[0] - fitness[:5].mean() < self.margin else self.late
 
-    def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
-        probabilities = self.probabilities(population, generation)
-        which = MUTATION + np.searchsorted(np.cumsum(probabilities)[:2], units(words.draw(0)), side="right")
+    def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
+        probabilities = self.operator_probabilities(population, generation)
+        which = MUTATION + np.searchsorted(np.cumsum(probabilities)[:2], uniform_numbers(words.draw(0)), side="right")
         first, second = (
-            tournament(population, self.tournament, words, start) for start in (FIRST_TOURNAMENT, SECOND_TOURNAMENT)
+            hold_tournaments(population, self.tournament, words, start)
+            for start in (FIRST_TOURNAMENT, SECOND_TOURNAMENT)
         )
         genes = population.genes[first]
         crossed = which != MUTATION
         genes[crossed, 1] = population.genes[second[crossed], 1]
-        genes += self._change(which, words)
+        genes += self._sample_gene_changes(which, words)
         parents = np.stack([first, np.where(crossed, second, NONE)], axis=1)
-        return Offspring(which.astype(np.int8), parents, self._rounded(genes.clip(0.0, 1.0)))
+        return Offspring(which.astype(np.int8), parents, self._round_genes(genes.clip(0.0, 1.0)))
 
-    def _change(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
+    def _sample_gene_changes(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
         """[n, 2] what is added to the genes."""
-        up = units(words.draw(2)) >= 0.5
+        up = uniform_numbers(words.draw(2)) >= 0.5
         change = np.zeros((len(which), 2))
         mutated, shifted = which == MUTATION, which == CROSSOVER2
-        change[mutated, words.below(1, 2)[mutated]] = np.where(up, self.step, -self.step)[mutated]
+        change[mutated, words.integers(1, 2)[mutated]] = np.where(up, self.step, -self.step)[mutated]
         change[shifted] = np.where(up | self.only_shifts_up, self.shift, -self.shift)[shifted, None]
         return change
 
-    def _rounded(self, genes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _round_genes(self, genes: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.round(genes, self.decimals)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from agents.base.agent import AGENT_TYPE, RULES_TYPE, KernelAgent, Knowledge
 from agents.learning.policy import Policy
 from quarto.batch import Games
-from quarto.jit import inlined, int64, kernel, load
+from quarto.jit import inline_function, int64, kernel, load_kernel
 from quarto.rng import stream
 from quarto.rules import CELLS
 
@@ -62,9 +62,9 @@ class Learner(KernelAgent):
 
     def load_update(self) -> UpdateKernel:
         """Return the update as kernels take it, compiled."""
-        return cast("UpdateKernel", load(type(self).update))
+        return cast("UpdateKernel", load_kernel(type(self).update))
 
-    def grown(self, knowledge: Knowledge) -> Knowledge:
+    def enlarge(self, knowledge: Knowledge) -> Knowledge:
         """The same knowledge with room for at least twice as much. Learners of a fixed size do without this method."""
         raise NotImplementedError
 
@@ -78,17 +78,17 @@ class TrainingGames(NamedTuple):
 
     run: int  # uint64: the run's word, see quarto.rng
     first_pair: int  # this and the others: int64
-    games_a_pair: int  # 2, or 1 if the seats are not swapped
+    games_per_pair: int  # 2, or 1 if the seats are not swapped
     seat: int  # the learner's in game 0 of a pair
 
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
 TRAINING_GAMES_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64), TrainingGames)
 SPAN_TYPE = types.UniTuple(types.int64, 2)
-UPDATED_TYPE = types.Tuple((types.int64, types.boolean))
+UPDATE_RESULT_TYPE = types.Tuple((types.int64, types.boolean))
 
 
-@inlined
+@inline_function
 def update_from_game(
     update: UpdateKernel,
     rules: Any,
@@ -105,13 +105,13 @@ def update_from_game(
     """
     for ply in range(CELLS):
         pieces[ply], cells[ply] = games.pieces[ply, column], games.cells[ply, column]
-    game = column % training_games.games_a_pair
-    source = stream(training_games.run, training_games.first_pair + column // training_games.games_a_pair, game)
+    game = column % training_games.games_per_pair
+    source = stream(training_games.run, training_games.first_pair + column // training_games.games_per_pair, game)
     plies, winner = int64(games.plies[column]), int64(games.winner[column])
     return update(FinishedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, agent)
 
 
-@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
+@kernel(UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
 def update_from_games(
     update: UpdateKernel, rules: Any, agent: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
 ) -> tuple[int, bool]:

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from quarto.bits import LANE, lowest_bit, popcount
-from quarto.jit import inlined, int64, uint64
+from quarto.bits import LANE_MASK, lowest_bit, popcount
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS
 from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES
 from quarto.threats import SAFE_PIECES
 
-MOST_LINES = 32  # of a line's number there is one more: that of no line
+MAX_LINES = 32  # of a line's number there is one more: that of no line
 
 # Where a number or a table is in the words that describe the features of some rules
 LINES, STAGE_SIZE = range(2)
 OFFSETS = 2  # of each group of features (``line_features.py``) within a stage, that of lines first
 MASKS = OFFSETS + 24  # [32] the cells of each line
-CLASS_OF_LINE = MASKS + MOST_LINES
-THROUGH = CLASS_OF_LINE + MOST_LINES  # [16, 8] the lines through each cell, then MOST_LINES
+CLASS_OF_LINE = MASKS + MAX_LINES
+THROUGH = CLASS_OF_LINE + MAX_LINES  # [16, 8] the lines through each cell, then MOST_LINES
 CLASS_OF_CELL = THROUGH + CELLS * MAX_LINES_THROUGH_A_CELL
 WORDS = CLASS_OF_CELL + CELLS
 
@@ -31,29 +31,29 @@ COUNTS = 16  # of pieces left or of cells
 STATES = 25  # of a line: the number of matching and of opposing values
 # Where the state of a board is in the numbers that a thread works with
 BYTES = 0  # [33] the values that the pieces on each line share, as a byte (``quarto/threats.py``); 0: dead or full
-ON_LINE = BYTES + MOST_LINES + 1  # [33] the number of its pieces
-OPEN_VALUES = ON_LINE + MOST_LINES + 1  # [32] of the lines that are not full, the first ``OPEN``: their values
-OPEN_HAVING = OPEN_VALUES + MOST_LINES  # [32] the pieces that have one of these values
-OPEN_BASE = OPEN_HAVING + MOST_LINES  # [32] the first of the features of such a line with so many pieces
-OTHERS_AT = OPEN_BASE + MOST_LINES  # [16] values that finish a line on another cell than this one
+ON_LINE = BYTES + MAX_LINES + 1  # [33] the number of its pieces
+OPEN_VALUES = ON_LINE + MAX_LINES + 1  # [32] of the lines that are not full, the first ``OPEN``: their values
+OPEN_HAVING = OPEN_VALUES + MAX_LINES  # [32] the pieces that have one of these values
+OPEN_BASE = OPEN_HAVING + MAX_LINES  # [32] the first of the features of such a line with so many pieces
+OTHERS_AT = OPEN_BASE + MAX_LINES  # [16] values that finish a line on another cell than this one
 TWO_AT = OTHERS_AT + CELLS  # [16] values of lines of two pieces through each cell
 TOTALS = TWO_AT + CELLS
 DANGERS, THREES_ALIVE, TWOS_ALIVE, HOT_CELLS, TWOS_BY_VALUE, HOT_BY_VALUE, OPEN = range(TOTALS, TOTALS + 7)
-LEAST_OF, CELLS_OF = OPEN + 1, OPEN + 1 + PIECES  # [16] of each gift of a reply: the least turns after it, its cells
+MIN_OF, CELLS_OF = OPEN + 1, OPEN + 1 + PIECES  # [16] of each gift of a reply: the least turns after it, its cells
 BOARD = CELLS_OF + PIECES  # numbers of one board
 
 ALL_VALUES = 255  # of attributes, which the pieces on an empty line share
 BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.int64)
 
 
-@inlined
+@inline_function
 def piece_byte(piece: int) -> int:
     """The eight values of attributes that a piece has or lacks, as a byte."""
     return piece | (~piece & 15) << ATTRIBUTES
 
 
-@inlined
-def read_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
+@inline_function
+def compute_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
     """The state of every line of a board."""
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])
@@ -61,39 +61,39 @@ def read_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
         count, byte = int64(popcount(on_line)), int64(0)
         if count < 4:
             for attribute in range(ATTRIBUTES):
-                lane = int64((lanes >> uint64(CELLS * attribute)) & LANE) & mask
+                lane = int64((lanes >> uint64(CELLS * attribute)) & LANE_MASK) & mask
                 byte |= int64(lane == on_line) << attribute | int64(lane == 0) << (attribute + ATTRIBUTES)
         board[BYTES + line], board[ON_LINE + line] = byte, count
 
 
-@inlined
+@inline_function
 def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
     """The state of every line after ``piece`` was placed on ``cell``."""
     for line in range(int64(words[LINES])):
         after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
-    put_on_lines(after, piece, cell, words)
+    update_lines(after, piece, cell, words)
 
 
-@inlined
+@inline_function
 def clear_lines(words: Any, board: Any) -> None:
     """The state of every line of the empty board."""
     for line in range(int64(words[LINES])):
         board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
 
 
-@inlined
-def put_on_lines(board: Any, piece: int, cell: int, words: Any) -> None:
+@inline_function
+def update_lines(board: Any, piece: int, cell: int, words: Any) -> None:
     """Change the state of the lines through a cell on which ``piece`` was placed."""
     byte = piece_byte(piece)
     for i in range(MAX_LINES_THROUGH_A_CELL):
         line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
-        if line == MOST_LINES:
+        if line == MAX_LINES:
             break
         board[ON_LINE + line] += 1
         board[BYTES + line] = board[BYTES + line] & byte if board[ON_LINE + line] < 4 else 0
 
 
-@inlined
+@inline_function
 def survey_cells(occupied: int, words: Any, board: Any) -> None:
     """The dangers of a board, now and after a piece was placed on each cell, from its lines."""
     cells = ~occupied & ALL_CELLS
@@ -132,8 +132,8 @@ def survey_cells(occupied: int, words: Any, board: Any) -> None:
     board[THREES_ALIVE], board[TWOS_ALIVE], board[HOT_CELLS] = threes, twos, hot
 
 
-@inlined
-def survey(occupied: int, words: Any, board: Any) -> None:
+@inline_function
+def survey_board(occupied: int, words: Any, board: Any) -> None:
     """Everything that the lines of a board say and that no gift changes."""
     survey_cells(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
@@ -148,19 +148,19 @@ def survey(occupied: int, words: Any, board: Any) -> None:
     board[TWOS_BY_VALUE], board[OPEN] = twos, number
 
 
-@inlined
+@inline_function
 def dangers_after(cell: int, byte: int, board: Any) -> int:
     """The danger byte (``quarto/threats.py``) after a piece with this byte was placed on an empty cell."""
     return int64(board[OTHERS_AT + cell] | (board[TWO_AT + cell] & byte))
 
 
-@inlined
-def gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
+@inline_function
+def safe_gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
     """The pieces of ``rest`` that are safe after a piece with this byte was placed on an empty cell."""
     return int64(rest & SAFE_PIECES[dangers_after(cell, byte, board)])
 
 
-@inlined
+@inline_function
 def place_and_survey(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
     """The lines and dangers after ``piece`` was placed on ``cell``; ``filled`` are the cells with pieces then."""
     place_on_lines(before, piece, cell, words, after)

@@ -26,10 +26,10 @@ from agents.learning.line_boards import (
     DANGERS,
     HOT_BY_VALUE,
     HOT_CELLS,
-    LEAST_OF,
     LINES,
     MASKS,
-    MOST_LINES,
+    MAX_LINES,
+    MIN_OF,
     OFFSETS,
     ON_LINE,
     OPEN,
@@ -44,31 +44,31 @@ from agents.learning.line_boards import (
     TWOS_BY_VALUE,
     WORDS,
     dangers_after,
-    gifts_after,
     piece_byte,
     place_and_survey,
+    safe_gifts_after,
 )
-from agents.learning.line_turns import SHARP_TURNS, sharpness
+from agents.learning.line_turns import SHARP_TURNS, count_surviving_turns
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
 from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from quarto.threats import SAFE_PIECES
 
-NUMBERS = types.int64[::1]
+NUMBERS_TYPE = types.int64[::1]
 MOBILE_PIECES = 4  # on the board, from which placements of the opponent are looked at: before, none can do harm
 REPLIES_FROM = 7  # pieces on the board from which the turns after each reply are looked at
-MOST_EMPTY = CELLS - REPLIES_FROM
-MOST_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
-MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10 + MOST_EMPTY * (2 * MOST_EMPTY + 1 + MOST_PAIRS)
+MAX_EMPTY = CELLS - REPLIES_FROM
+MAX_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
+MAX_FEATURES = MAX_LINES + 4 + ATTRIBUTES + CELLS + 10 + MAX_EMPTY * (2 * MAX_EMPTY + 1 + MAX_PAIRS)
 
 # Groups of features: see ``features_of``
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
 FEATURES = 4  # changes when the numbers of features change their meaning
-MOST_TURNS = 31  # that are told apart
+MAX_TURNS = 31  # that are told apart
 DECIDED_PIECES = 4  # left, at most, with which replies always show how the game ends
 
 VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
@@ -84,14 +84,14 @@ BINOMIALS = np.array(
 )
 
 
-def _classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
+def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
     """The class of each thing, numbered by its first member; ``images`` [S, N] under each of the symmetries."""
     least = images.min(axis=0)
     classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
     return classes
 
 
-def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
+def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
     """The number of features of each group."""
     return [
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
@@ -99,7 +99,7 @@ def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
         *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
         *(
             2 * 8**4,
-            *[(MOST_TURNS + 1) * COUNTS] * 3,
+            *[(MAX_TURNS + 1) * COUNTS] * 3,
             4 * 4 * PAIR_MULTISETS,
             (SHARP_TURNS + 1) ** 2 * COUNTS,
             COUNTS**2,
@@ -108,18 +108,18 @@ def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
 
 
 @cache
-def _words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
-    cells = symmetries(rules).cells.astype(np.int64)
+def _build_feature_words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
+    cells = build_symmetries(rules).cells.astype(np.int64)
     masks = np.array([sum(1 << cell for cell in line) for line in lines])
     moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
     words = np.zeros(WORDS, np.uint64)
-    of_lines, of_cells = _classes(moved), _classes(cells)
-    sizes = _group_sizes(int(of_lines.max()) + 1, int(of_cells.max()) + 1)
+    of_lines, of_cells = _number_classes(moved), _number_classes(cells)
+    sizes = _count_group_features(int(of_lines.max()) + 1, int(of_cells.max()) + 1)
     words[LINES], words[STAGE_SIZE] = len(lines), sum(sizes)
     words[OFFSETS : OFFSETS + len(sizes)] = np.cumsum(sizes) - sizes
     words[MASKS : MASKS + len(lines)] = masks
     words[CLASS_OF_LINE : CLASS_OF_LINE + len(lines)] = of_lines
-    through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MOST_LINES)
+    through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MAX_LINES)
     for cell in range(CELLS):
         own = [number for number, line in enumerate(lines) if cell in line]
         through[cell, : len(own)] = own
@@ -128,26 +128,26 @@ def _words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
     return words
 
 
-def words_of(rules: Rules) -> NDArray[np.uint64]:
+def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
     """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
-    return _words(rules.lines, rules)
+    return _build_feature_words(rules.lines, rules)
 
 
-def mark_of(rules: Rules) -> float:
+def compute_feature_hash(rules: Rules) -> float:
     """A number that tells sets of lines and of features apart: 48 bits of a hash, which a float64 holds exactly."""
     described = repr((rules.lines, FEATURES))
     return float(int(hashlib.sha256(described.encode()).hexdigest()[:12], 16))
 
 
-@inlined
-def nibbles(word: int) -> int:
+@inline_function
+def sum_nibbles(word: int) -> int:
     """The sum of the sixteen numbers of four bits in a word."""
     pairs = (uint64(word) & NIBBLES) + ((uint64(word) >> uint64(4)) & NIBBLES)
     return int64((pairs * BYTES_OF_ONE) >> uint64(56))
 
 
-@inlined
-def multiset(a: int, b: int, c: int, d: int) -> int:
+@inline_function
+def multiset_number(a: int, b: int, c: int, d: int) -> int:
     """The number of a multiset of four numbers below 18, from 0."""
     a, b, c, d = min(a, b), max(a, b), min(c, d), max(c, d)
     a, c, b, d = min(a, c), max(a, c), min(b, d), max(b, d)
@@ -155,7 +155,7 @@ def multiset(a: int, b: int, c: int, d: int) -> int:
     return int64(BINOMIALS[a, 1] + BINOMIALS[b, 2] + BINOMIALS[c, 3] + BINOMIALS[d, 4])
 
 
-@inlined
+@inline_function
 def add_lines(board: Any, byte: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
     """Features of lines and of dangers: see ``features_of``."""
     for i in range(board[OPEN]):
@@ -170,7 +170,7 @@ def add_lines(board: Any, byte: int, left: int, safe: int, words: Any, found: An
     return count + 3
 
 
-@inlined
+@inline_function
 def add_attribute(attribute: int, board: Any, gift: int, left: int, common: int, found: Any, count: int) -> int:
     """The feature of one attribute; returns whether its other value is a danger, and how many pieces left have it."""
     value = (gift >> attribute) & 1
@@ -183,7 +183,7 @@ def add_attribute(attribute: int, board: Any, gift: int, left: int, common: int,
     return int64(((board[DANGERS] >> oppose) & 1) * 9 + having)
 
 
-@inlined
+@inline_function
 def add_attributes(board: Any, gift: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
     """Features of the attributes: see ``features_of``."""
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
@@ -193,11 +193,11 @@ def add_attributes(board: Any, gift: int, left: int, safe: int, words: Any, foun
         add_attribute(2, board, gift, left, common, found, count + 2),
         add_attribute(3, board, gift, left, common, found, count + 3),
     )
-    found[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset(states[0], states[1], states[2], states[3])
+    found[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset_number(states[0], states[1], states[2], states[3])
     return count + 5
 
 
-@inlined
+@inline_function
 def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, words: Any, found: Any, count: int) -> int:
     """Features of the safe gifts that the opponent has after each placement: see ``features_of``."""
     empty = ~occupied & ALL_CELLS
@@ -220,8 +220,8 @@ def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, wor
         total += number
         union |= gifts
     none, one, two = (numbers >> 60) & 15, (numbers >> 56) & 15, (numbers >> 52) & 15
-    odd = nibbles(numbers & ODD_NUMBERS)
-    even = nibbles(numbers & ~ODD_NUMBERS) - none
+    odd = sum_nibbles(numbers & ODD_NUMBERS)
+    even = sum_nibbles(numbers & ~ODD_NUMBERS) - none
     first = lowest_bit(numbers) >> 2
     numbers -= int64(1) << (4 * first)
     second = lowest_bit(numbers) >> 2 if numbers != 0 else int64(15)
@@ -238,7 +238,7 @@ def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, wor
     return count + 6
 
 
-@inlined
+@inline_function
 def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: int) -> int:
     """The feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``features_of``.
 
@@ -246,7 +246,7 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
     """
     byte, turns, union, one, two, more = piece_byte(reply >> 1), int64(0), int64(0), int64(0), int64(0), int64(0)
     while cells != 0:
-        gifts = gifts_after(lowest_bit(cells), byte, rest, after)
+        gifts = safe_gifts_after(lowest_bit(cells), byte, rest, after)
         cells &= cells - 1
         number = int64(popcount(gifts))
         one, two, more = one + int64(number == 1), two + int64(number == 2), more + int64(number > 2)
@@ -257,23 +257,23 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
     return turns
 
 
-@inlined
+@inline_function
 def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any) -> int:
     """Features of the turns that the giver has after each reply, or how the game ends: see ``features_of``.
 
     ``after`` [3, BOARD] is overwritten.
     """
     for piece in range(PIECES):
-        board[LEAST_OF + piece], board[CELLS_OF + piece] = MOST_TURNS, 0
+        board[MIN_OF + piece], board[CELLS_OF + piece] = MAX_TURNS, 0
     byte, empty, count = piece_byte(gift), ~occupied & ALL_CELLS, int64(0)
-    safe, replies, least, refuted = SAFE_PIECES[board[DANGERS]], int64(0), int64(MOST_TURNS), int64(0)
+    safe, replies, least, refuted = SAFE_PIECES[board[DANGERS]], int64(0), int64(MAX_TURNS), int64(0)
     while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        gifts = gifts_after(cell, byte, left, board)
+        gifts = safe_gifts_after(cell, byte, left, board)
         if gifts == 0:
             continue
-        filled, least_here, number = occupied | int64(1) << cell, int64(MOST_TURNS), int64(popcount(gifts))
+        filled, least_here, number = occupied | int64(1) << cell, int64(MAX_TURNS), int64(popcount(gifts))
         place_and_survey(board, gift, cell, filled, words, after[0])
         while gifts != 0:
             piece = lowest_bit(gifts)
@@ -284,7 +284,7 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
                 return int64(LOST_AFTER)
             found[count] += int64(words[OFFSETS + REPLY])
             if rest & (rest - 1) != 0 and (turns <= SHARP_TURNS or int64(popcount(rest)) < DECIDED_PIECES):
-                survivors, fewest = sharpness(piece, rest, filled, words, after)
+                survivors, fewest = count_surviving_turns(piece, rest, filled, words, after)
                 if survivors == 0:
                     return int64(LOST_AFTER)
                 count += 1
@@ -293,7 +293,7 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
                 refuted += int64(fewest == 0)
                 turns = survivors
             least_here = min(least_here, turns)
-            board[LEAST_OF + piece] = min(board[LEAST_OF + piece], turns)
+            board[MIN_OF + piece] = min(board[MIN_OF + piece], turns)
             board[CELLS_OF + piece] += 1
             count += 1
         replies += number
@@ -308,7 +308,7 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
         piece = lowest_bit(left)
         left &= left - 1
         if board[CELLS_OF + piece] != 0:
-            key = board[LEAST_OF + piece] * COUNTS + board[CELLS_OF + piece]
+            key = board[MIN_OF + piece] * COUNTS + board[CELLS_OF + piece]
             found[count] = int64(words[OFFSETS + PIECE_REPLIES]) + key
             count += 1
     found[count] = int64(words[OFFSETS + REPLIES]) + least * COUNTS + min(replies, 15)
@@ -316,31 +316,31 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
     return count + 2
 
 
-@inlined
-def values_on(line: int, byte: int, board: Any) -> int:
+@inline_function
+def match_line_values(line: int, byte: int, board: Any) -> int:
     """The attributes whose value on a line matches the gift's, four bits, and those where it opposes it, four more."""
     match, oppose = board[BYTES + line] & byte, board[BYTES + line] & ~byte
     return int64(((match | match >> 4) & 15) | ((oppose | oppose >> 4) & 15) << 4)
 
 
-@inlined
-def state_of(attribute: int, values: int) -> int:
+@inline_function
+def attribute_state(attribute: int, values: int) -> int:
     """Whether ``values_on`` has the matching value of an attribute, and the opposing one: two bits."""
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
-@inlined
+@inline_function
 def pair_number(one: int, other: int) -> int:
     """The number of the multiset of the states of four attributes on two lines."""
-    return multiset(
-        state_of(0, one) * 4 + state_of(0, other),
-        state_of(1, one) * 4 + state_of(1, other),
-        state_of(2, one) * 4 + state_of(2, other),
-        state_of(3, one) * 4 + state_of(3, other),
+    return multiset_number(
+        attribute_state(0, one) * 4 + attribute_state(0, other),
+        attribute_state(1, one) * 4 + attribute_state(1, other),
+        attribute_state(2, one) * 4 + attribute_state(2, other),
+        attribute_state(3, one) * 4 + attribute_state(3, other),
     )
 
 
-@inlined
+@inline_function
 def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, count: int) -> int:
     """Features of each pair of lines that cross in an empty cell: see ``features_of``."""
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
@@ -349,12 +349,12 @@ def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, 
         empty &= empty - 1
         for i in range(1, MAX_LINES_THROUGH_A_CELL):
             line = int64(words[through + i])
-            if line == MOST_LINES:
+            if line == MAX_LINES:
                 break
-            values, on_line = values_on(line, byte, board), board[ON_LINE + line]
+            values, on_line = match_line_values(line, byte, board), board[ON_LINE + line]
             for k in range(i):
                 other = int64(words[through + k])
-                others, on_other = values_on(other, byte, board), board[ON_LINE + other]
+                others, on_other = match_line_values(other, byte, board), board[ON_LINE + other]
                 number = int64(PAIR_MULTISETS)
                 if on_line <= on_other:
                     number = pair_number(values, others)
@@ -366,8 +366,12 @@ def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, 
     return count
 
 
-@kernel(types.int64(types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS, types.int64[:, ::1], NUMBERS))
-def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
+@kernel(
+    types.int64(
+        types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS_TYPE, types.int64[:, ::1], NUMBERS_TYPE
+    )
+)
+def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
     """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
 
     Or one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.

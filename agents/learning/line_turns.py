@@ -8,36 +8,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.learning.line_boards import COUNTS, gifts_after, piece_byte, place_and_survey
+from agents.learning.line_boards import COUNTS, piece_byte, place_and_survey, safe_gifts_after
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64
+from quarto.jit import inline_function, int64
 from quarto.position import ALL_CELLS
 
 SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows each turn is looked at
 
 
-@inlined
-def turns_with(piece: int, rest: int, cells: int, board: Any) -> int:
+@inline_function
+def count_turns(piece: int, rest: int, cells: int, board: Any) -> int:
     """The number of turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
-        turns += int64(popcount(gifts_after(lowest_bit(cells), byte, rest, board)))
+        turns += int64(popcount(safe_gifts_after(lowest_bit(cells), byte, rest, board)))
         cells &= cells - 1
     return turns
 
 
-@inlined
+@inline_function
 def has_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
     """Whether ``turns_with`` these is more than 0."""
     byte = piece_byte(piece)
     while cells != 0:
-        if gifts_after(lowest_bit(cells), byte, rest, board) != 0:
+        if safe_gifts_after(lowest_bit(cells), byte, rest, board) != 0:
             return True
         cells &= cells - 1
     return False
 
 
-@inlined
+@inline_function
 def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
     """Whether each turn with ``piece`` and a gift from ``rest``, at least two pieces, leaves a turn to the opponent.
 
@@ -48,7 +48,7 @@ def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool
     while cells != 0:
         cell = lowest_bit(cells)
         cells &= cells - 1
-        gifts = gifts_after(cell, byte, rest, after[0])
+        gifts = safe_gifts_after(cell, byte, rest, after[0])
         if gifts == 0:
             continue
         others = empty & ~(int64(1) << cell)
@@ -61,8 +61,8 @@ def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool
     return True
 
 
-@inlined
-def sharpness(piece: int, rest: int, filled: int, words: Any, after: Any) -> tuple[int, int]:
+@inline_function
+def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> tuple[int, int]:
     """Count the surviving turns with ``piece`` and a gift from ``rest``, at least two pieces.
 
     A turn survives if no turn of the other player after it leaves none. Returns the number of these turns, and the
@@ -74,7 +74,7 @@ def sharpness(piece: int, rest: int, filled: int, words: Any, after: Any) -> tup
     while cells != 0:
         cell = lowest_bit(cells)
         cells &= cells - 1
-        gifts = gifts_after(cell, byte, rest, after[0])
+        gifts = safe_gifts_after(cell, byte, rest, after[0])
         if gifts == 0:
             continue
         others, then = empty & ~(int64(1) << cell), filled | int64(1) << cell
@@ -85,5 +85,5 @@ def sharpness(piece: int, rest: int, filled: int, words: Any, after: Any) -> tup
             last = rest & ~(int64(1) << gift)
             if last & (last - 1) == 0 or survives(gift, last, then, words, after[1:]):
                 survivors += 1
-                fewest = min(fewest, turns_with(gift, last, others, after[1]))
+                fewest = min(fewest, count_turns(gift, last, others, after[1]))
     return survivors, fewest

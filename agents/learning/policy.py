@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from quarto.bits import LANE_ONES
 from quarto.canonical import canonical_forms
 from quarto.jit import kernel
-from quarto.position import ALL_CELLS, pieces_on
+from quarto.position import ALL_CELLS, board_pieces
 from quarto.rules import NONE, Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 
 GENOME = "genome"  # the kind without a table: its parameters are those of a player
 
@@ -35,7 +35,7 @@ class Policy:
     table: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
+def check_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
     """The named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
 
     Raises ``ValueError`` if the policy is of another kind. It also does if a column is missing, has another type or
@@ -45,10 +45,10 @@ def checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, 
         raise ValueError(f"policy={policy!r} is not a policy; {player} reads one of kind '{kind}'")
     if policy.kind != kind:
         raise ValueError(f"policy of kind '{policy.kind}' is for other players; {player} reads '{kind}'")
-    return [_checked_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]
+    return [_check_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]
 
 
-def _checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
+def _check_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
     """One column, as long as the first, as [rows] int64 or float64."""
     if name not in policy.table:
         columns = ", ".join(policy.table) or "none"
@@ -67,26 +67,26 @@ def _checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> 
 
 def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
     """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
-    check_within("occupied", occupied, 0, ALL_CELLS)
+    check_range("occupied", occupied, 0, ALL_CELLS)
     words = lanes.view(np.uint64)
     outside = words & ~(occupied.astype(np.uint64) * np.uint64(LANE_ONES))
-    refuse("lanes", lanes, outside != 0, "has a piece where no cell is occupied")
-    pieces = _pieces_on_boards(words, occupied)
-    refuse("lanes", lanes, np.bitwise_count(pieces) != np.bitwise_count(occupied), "has a piece twice")
+    check_no_wrong_row("lanes", lanes, outside != 0, "has a piece where no cell is occupied")
+    pieces = _compute_board_pieces(words, occupied)
+    check_no_wrong_row("lanes", lanes, np.bitwise_count(pieces) != np.bitwise_count(occupied), "has a piece twice")
     return pieces
 
 
 @kernel()
-def _pieces_on_boards(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+def _compute_board_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
     pieces = np.empty(lanes.shape[0], np.int64)
     for i in range(lanes.shape[0]):
-        pieces[i] = pieces_on(lanes[i], occupied[i])
+        pieces[i] = board_pieces(lanes[i], occupied[i])
     return pieces
 
 
-def check_within(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
+def check_range(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
     """Raises ``ValueError`` with the first value of a column that is not from ``least`` to ``most``."""
-    refuse(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
+    check_no_wrong_row(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
 
 
 def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
@@ -97,26 +97,30 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
         greater |= equal & (column[1:] > column[:-1])
         equal &= column[1:] == column[:-1]
     names = ", ".join(columns)
-    refuse(first, lanes[1:], equal, f"has the same {names} as the row before", 1)
-    refuse(first, lanes[1:], ~greater, f"comes too late: rows ascend by {names}", 1)
+    check_no_wrong_row(first, lanes[1:], equal, f"has the same {names} as the row before", 1)
+    check_no_wrong_row(first, lanes[1:], ~greater, f"comes too late: rows ascend by {names}", 1)
 
 
 def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
     """Raises ``ValueError`` for a board that is no canonical form, with this piece in hand or NONE, of these rules."""
     board = lanes.view(np.uint64), occupied.astype(np.uint16)
-    least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), symmetries(rules))
+    least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), build_symmetries(rules))
     others = f"is no {'board' if hand == NONE else 'afterstate'}'s canonical form under rules '{rules.name}'"
-    refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{others}: it was learned under other rules")
+    check_no_wrong_row(
+        "lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{others}: it was learned under other rules"
+    )
 
 
-def begin_of_groups(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
+def mark_group_starts(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
     """[rows] whether a row differs from the one before in any column; the first one does."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return begins
 
 
-def refuse(name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0) -> None:
+def check_no_wrong_row(
+    name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0
+) -> None:
     """Raises ``ValueError`` with the reason and the first value of a column where ``wrong`` [rows] is true, if any."""
     if wrong.any():
         row = int(np.argmax(wrong))

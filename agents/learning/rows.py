@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from agents.base.agent import Knowledge
 from agents.learning.learner import Learner
 from quarto.bits import popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
 from quarto.rng import GAMMA, mix
 from quarto.rules import CELLS
@@ -31,17 +31,17 @@ OCCUPIED_BITS, HAND_BITS = 16, 5
 KEY_BITS = OCCUPIED_BITS + HAND_BITS
 KEY = uint64((1 << KEY_BITS) - 1)
 FIRST_SLOTS, FIRST_VALUES = 1 << 12, 1 << 14  # of a new learner
-MOST_POSITIONS, MOST_VALUES = 32, 1 << 10  # that one game can add: 17 boards of at most 32 values each, rounded up
+MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of at most 32 values each, rounded up
 
 
-@inlined
-def key_of(occupied: int, hand: int) -> int:
+@inline_function
+def position_key(occupied: int, hand: int) -> int:
     """The part of a position's key that is not its lanes; ``hand`` is a piece or NONE."""
     return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
 
 
-@inlined
-def slot_of(lanes: int, key: int, words: Any) -> int:
+@inline_function
+def find_slot(lanes: int, key: int, words: Any) -> int:
     """Index of the second word of this position's slot or, if it has none, of the empty slot that it would take."""
     last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
     slot = mix(lanes + key * GAMMA) & last
@@ -53,20 +53,20 @@ def slot_of(lanes: int, key: int, words: Any) -> int:
         slot = (slot + uint64(1)) & last
 
 
-@inlined
+@inline_function
 def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
     """Index in the table where the position's row begins, or NONE if the position is not known."""
-    return int64(words[slot_of(lanes, key_of(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
+    return int64(words[find_slot(lanes, position_key(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
 
 
-@inlined
+@inline_function
 def add_row(position: Any, width: int, words: Any, values: Any) -> int:
     """Index where the row of a position (lanes, occupied, hand) begins; a new row has ``width`` unknown values.
 
     The caller has checked ``has_room``.
     """
-    lanes, key = position[0], key_of(position[1], position[2])
-    index = slot_of(lanes, key, words)
+    lanes, key = position[0], position_key(position[1], position[2])
+    index = find_slot(lanes, key, words)
     if words[index] == uint64(0):
         first = words[1]
         words[0] += uint64(1)
@@ -77,32 +77,32 @@ def add_row(position: Any, width: int, words: Any, values: Any) -> int:
     return int64(words[index] >> uint64(KEY_BITS)) - 1
 
 
-@inlined
+@inline_function
 def has_room(words: Any, values: Any) -> bool:
     """Whether all positions of one more game can be added with half of the slots left empty."""
-    positions, used = int64(words[0]) + MOST_POSITIONS, int64(words[1]) + MOST_VALUES
+    positions, used = int64(words[0]) + MAX_POSITIONS, int64(words[1]) + MAX_VALUES
     enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
     return enough
 
 
-@inlined
-def rank_of(item: int, items: int) -> int:
+@inline_function
+def bit_rank(item: int, items: int) -> int:
     """The number of set bits of a mask below ``item``: the index of its value in a row over the set bits."""
     return int64(popcount(items & ((int64(1) << item) - 1)))
 
 
-@inlined
-def width_of(occupied: int) -> int:
+@inline_function
+def row_width(occupied: int) -> int:
     """The number of empty cells of a board, which is also the number of pieces that are not on it."""
     return int64(popcount(~occupied & ALL_CELLS))
 
 
-def empty_rows(params: NDArray[np.float64]) -> Knowledge:
+def build_empty_rows(params: NDArray[np.float64]) -> Knowledge:
     """Knowledge of no position, with room for those of one game."""
     return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
 
 
-def rows_of(
+def build_rows(
     params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
 ) -> tuple[Knowledge, NDArray[np.int64]]:
     """Knowledge of distinct positions (lanes, occupied, hand) with unknown values, and where each row begins."""
@@ -122,7 +122,7 @@ def _add_rows(
     return firsts
 
 
-def grown_rows(knowledge: Knowledge) -> Knowledge:
+def enlarge_rows(knowledge: Knowledge) -> Knowledge:
     """The same rows with twice the room."""
     table = np.zeros(2 * len(knowledge.table))
     table[: len(knowledge.table)] = knowledge.table
@@ -134,8 +134,8 @@ def grown_rows(knowledge: Knowledge) -> Knowledge:
 class RowLearner(Learner):
     """A learner whose knowledge is a row of values for each position."""
 
-    def grown(self, knowledge: Knowledge) -> Knowledge:
-        return grown_rows(knowledge)
+    def enlarge(self, knowledge: Knowledge) -> Knowledge:
+        return enlarge_rows(knowledge)
 
 
 @kernel()
@@ -144,11 +144,11 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
     larger[0], larger[1] = words[0], words[1]
     for index in range(HEADER + 1, words.shape[0], 2):
         if words[index] != uint64(0):
-            free = slot_of(words[index - 1], words[index] & KEY, larger)
+            free = find_slot(words[index - 1], words[index] & KEY, larger)
             larger[free - 1], larger[free] = words[index - 1], words[index]
 
 
-def known_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
+def list_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
     """All positions, in ascending order: lanes, occupied, hand and where the row begins, each ``[positions]`` int64."""
     slots = knowledge.keys[HEADER:].reshape(-1, 2)
     lanes, words = slots[slots[:, 1] != 0].T.copy()
@@ -159,7 +159,7 @@ def known_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
     return lanes.view(np.int64)[order], occupied[order], hand[order], first[order]
 
 
-def items_of(first: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+def list_row_items(first: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
     """The set bits of each row's mask, in ascending order: the row, the bit, and where its value is in the table.
 
     Values of a row begin at ``first`` ([rows] int64), one for each set bit.
@@ -170,7 +170,7 @@ def items_of(first: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArra
     return rows, bits, first[rows] + np.arange(len(rows)) - before
 
 
-def ranks_of(item: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+def bit_ranks(item: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
     """``rank_of`` of many: ``[rows]`` int64."""
     ranks: NDArray[np.int64] = np.bitwise_count(items & ((1 << item) - 1)).astype(np.int64)
     return ranks

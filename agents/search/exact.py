@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from agents.base.agent import Knowledge, keys
 from quarto.bits import array_pointer
-from quarto.jit import inlined, uint64
+from quarto.jit import inline_function, uint64
 from quarto.rules import CELLS, Rules
-from quarto.solver.table import FIELDS, SEARCH, Base, record, words
+from quarto.solver.table import CHILD_FIELDS, SEARCH, TablebaseIndex, allocate_table, build_search_record
 
 MEGABYTES = 64.0  # of the table that all players of these rules share
 RECORD_WORDS = SEARCH.itemsize // 8  # the first of the agent's keys, and of its scratch
-SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * FIELDS  # of scratch
+SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 
 
-@inlined
-def search_of(agent: Any) -> Any:
+@inline_function
+def search_record(agent: Any) -> Any:
     """This thread's search record, in its scratch: copied from the shared one at first, with room for children."""
     search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
@@ -34,26 +34,26 @@ def search_of(agent: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
+def _allocate_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
     """The proofs under these rules, shared by all players of this process: they depend on nothing else."""
-    return {"table": words(MEGABYTES), "distances": words(MEGABYTES / 4)}
+    return {"table": allocate_table(MEGABYTES), "distances": allocate_table(MEGABYTES / 4)}
 
 
 @dataclass(frozen=True)
 class SolverKnowledge(Knowledge):
     """``keys`` begins with a ``SEARCH`` record. This object keeps alive the arrays at its addresses."""
 
-    kept: tuple[Any, ...] = ()
+    owned_arrays: tuple[Any, ...] = ()
 
 
-def solver_record(rules: Rules, base: Base | None = None) -> tuple[NDArray[np.uint64], tuple[Any, ...]]:
+def build_solver_record(rules: Rules, base: TablebaseIndex | None = None) -> tuple[NDArray[np.uint64], tuple[Any, ...]]:
     """The solver's record under these rules, [RECORD_WORDS] uint64, and the arrays that it points to."""
     arrays: dict[str, Any] = {
-        **_tables(rules),
+        **_allocate_proof_tables(rules),
         "stop": np.zeros(1, np.int64),
         **({"base": base.words} if base else {}),
     }
-    search = record(rules, arrays)
+    search = build_search_record(rules, arrays)
     if base:
         search["base_pieces"] = base.pieces
     return search.view(np.uint64), tuple(arrays.values())

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from agents.random import random_cell, random_piece
-from quarto.bits import lowest_bit, spread
-from quarto.jit import inlined, int64, uint64
+from quarto.bits import lowest_bit, piece_to_lanes
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import NONE, finishes_line
@@ -20,39 +20,39 @@ from quarto.threats import safe_pieces
 NO_MOVE = 0
 LONGEST_GAME = 17  # moves from the empty board: the first gift and sixteen placements
 
-GOES_ON, LINE, FULL_BOARD = 0, 1, 2  # what a move came to
+NOT_OVER, LINE, FULL_BOARD = 0, 1, 2  # what a move came to
 
 
-@inlined
+@inline_function
 def encode_move(cell: int, gift: int) -> int:
     """A move as one integer; either part may be NONE."""
     return ((int64(cell) + 1) << 5) | (int64(gift) + 1)
 
 
-@inlined
+@inline_function
 def move_cell(move: int) -> int:
     """The cell of a move, or NONE."""
     return (int64(move) >> 5) - 1
 
 
-@inlined
+@inline_function
 def move_gift(move: int) -> int:
     """The gift of a move (where the mover chooses: the piece placed), or NONE."""
     return (int64(move) & 31) - 1
 
 
-@inlined
+@inline_function
 def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]:
     """The position after a legal move, and its state: GOES_ON, LINE or FULL_BOARD."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:
-        return Position(position.lanes, position.occupied, available, gift, position.last_cell), int64(GOES_ON)
+        return Position(position.lanes, position.occupied, available, gift, position.last_cell), int64(NOT_OVER)
     mover_chooses = rules.mover_chooses != 0
     piece = gift if mover_chooses else position.hand
-    lanes = position.lanes | (spread(piece) << uint64(cell))
+    lanes = position.lanes | (piece_to_lanes(piece) << uint64(cell))
     occupied = position.occupied | (int64(1) << cell)
-    came_to = int64(GOES_ON)
+    came_to = int64(NOT_OVER)
     if finishes_line(lanes, occupied, piece, cell, rules):
         came_to = int64(LINE)
     elif occupied == ALL_CELLS:
@@ -60,37 +60,37 @@ def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]
     return Position(lanes, occupied, available, int64(NONE) if mover_chooses else gift, cell), came_to
 
 
-@inlined
-def gift_alone(position: Position, rules: Any) -> bool:
+@inline_function
+def is_gift_only(position: Position, rules: Any) -> bool:
     """Whether the player to move only gives a piece."""
     return position.hand == NONE and rules.mover_chooses == 0
 
 
-@inlined
+@inline_function
 def random_move(position: Position, word: int, rules: Any) -> int:
     """A uniform move from one random word: the cell from its upper half, the gift from its lower."""
     cell = int64(NONE)
-    if not gift_alone(position, rules):
+    if not is_gift_only(position, rules):
         cell = random_cell(word, ~position.occupied & ALL_CELLS)
     return encode_move(cell, random_piece(word, position.available))
 
 
-@inlined
+@inline_function
 def playout(position: Position, seed: int, index: int, rules: Any) -> tuple[int, int]:
     """Random play to the end, one word a move from the ``index``-th on.
 
     Returns 1 if the player to move wins, -1 if the other does, 0 for a draw; and the index of the next unused word.
     """
-    winner, came_to = int64(-1), int64(GOES_ON)
-    while came_to == GOES_ON:
+    winner, came_to = int64(-1), int64(NOT_OVER)
+    while came_to == NOT_OVER:
         winner = -winner
         position, came_to = play_move(position, random_move(position, draw(seed, index), rules), rules)
         index += 1
     return (winner if came_to == LINE else int64(0)), index
 
 
-@inlined
-def gifts_with(position: Position, cell: int, safe_gifts: bool, rules: Any) -> int:
+@inline_function
+def allowed_gifts(position: Position, cell: int, safe_gifts: bool, rules: Any) -> int:
     """The pieces (16 bits) that may be given when the hand goes to ``cell`` (or alone, if that is NONE).
 
     With ``safe_gifts`` only those with which the opponent cannot finish a line, if there are any.
@@ -99,7 +99,7 @@ def gifts_with(position: Position, cell: int, safe_gifts: bool, rules: Any) -> i
         return position.available
     lanes, occupied = position.lanes, position.occupied
     if cell != NONE:
-        lanes |= spread(position.hand) << uint64(cell)
+        lanes |= piece_to_lanes(position.hand) << uint64(cell)
         occupied |= int64(1) << cell
         if finishes_line(lanes, occupied, position.hand, cell, rules):
             return position.available
@@ -107,14 +107,14 @@ def gifts_with(position: Position, cell: int, safe_gifts: bool, rules: Any) -> i
     return safe if safe != 0 else position.available
 
 
-@inlined
-def draw_unmade(node: Any, position: Position, seed: int, index: int, safe_gifts: bool, rules: Any) -> int:
+@inline_function
+def sample_unmade_move(node: Any, position: Position, seed: int, index: int, safe_gifts: bool, rules: Any) -> int:
     """Draw the next ``unmade`` move of a node; returns the index of the next unused word.
 
     A random gift comes first, with all cells in random order, then another gift. So no turn comes before another
     because of its number, and few draws see every cell. A move that ``safe_gifts`` forbids is drawn again.
     """
-    alone, first = gift_alone(position, rules), node.made == 0
+    alone, first = is_gift_only(position, rules), node.made == 0
     gift, cells, gifts = move_gift(node.unmade), int64(node.cells), int64(node.gifts)
     if first:
         cells, gifts = int64(0), position.available
@@ -130,22 +130,22 @@ def draw_unmade(node: Any, position: Position, seed: int, index: int, safe_gifts
         cells &= ~(int64(1) << bit)
         cell = int64(NONE) if alone else bit
         first = False
-        if gift == NONE or (gifts_with(position, cell, safe_gifts, rules) >> gift) & 1 != 0:
+        if gift == NONE or (allowed_gifts(position, cell, safe_gifts, rules) >> gift) & 1 != 0:
             node.unmade = encode_move(cell, gift)
             break
     node.cells, node.gifts = cells, gifts
     return index
 
 
-@inlined
+@inline_function
 def next_move(position: Position, move: int, safe_gifts: bool, rules: Any) -> int:
     """The move after ``move``, after NO_MOVE the first: cells ascending, gifts within each; NO_MOVE at the end."""
     cell, cells = int64(NONE), int64(0)
-    if not gift_alone(position, rules):
+    if not is_gift_only(position, rules):
         cells = ~position.occupied & ALL_CELLS
     if move != NO_MOVE:
         cell = move_cell(move)
-        later = gifts_with(position, cell, safe_gifts, rules) & (int64(-1) << (move_gift(move) + 1))
+        later = allowed_gifts(position, cell, safe_gifts, rules) & (int64(-1) << (move_gift(move) + 1))
         if later != 0:
             return encode_move(cell, lowest_bit(later))
         cells &= int64(-1) << (cell + 1)
@@ -153,5 +153,5 @@ def next_move(position: Position, move: int, safe_gifts: bool, rules: Any) -> in
             return int64(NO_MOVE)
     if cells != 0:
         cell = lowest_bit(cells)
-    gifts = gifts_with(position, cell, safe_gifts, rules)
+    gifts = allowed_gifts(position, cell, safe_gifts, rules)
     return encode_move(cell, lowest_bit(gifts) if gifts != 0 else int64(NONE))

@@ -20,9 +20,9 @@ import numba
 import numpy as np
 
 from agents.base.agent import memory, scratch
-from agents.search.playout import LONGEST_GAME, NO_MOVE, draw_unmade, encode_move, next_move, play_move
+from agents.search.playout import LONGEST_GAME, NO_MOVE, encode_move, next_move, play_move, sample_unmade_move
 from quarto.bits import LANE_ONES, array_pointer, float_bits
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import inline_function, int64, uint64
 from quarto.position import Position, piece_at
 from quarto.rules import NONE
 
@@ -43,11 +43,11 @@ NODE = np.dtype(
     align=True,
 )
 NODE_WORDS = NODE.itemsize // 8
-NOBODY = -1
+NO_NODE = -1
 OPEN, WON, LOST = 0, 1, 2  # for the player who moved here
 
 PATH_WORDS = LONGEST_GAME + 1  # the nodes from the root to where an iteration ends lie before the tree
-LEAST = -(1 << 63)
+MIN_BOUND = -(1 << 63)
 
 
 class Tree(NamedTuple):
@@ -63,13 +63,13 @@ class Tree(NamedTuple):
     spreads: Any  # [S] float64: c / sqrt(visits); faithful: 0
 
 
-def words_of_tree(nodes: int) -> int:
+def tree_words(nodes: int) -> int:
     """Words of scratch for a tree of this many nodes: each node is in a list at first, and later in a row."""
     return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
 
 
-@inlined
-def tree(agent: Any) -> Tree:
+@inline_function
+def scratch_tree(agent: Any) -> Tree:
     """The tree in an agent's scratch."""
     words = scratch(agent)
     room = (words.shape[0] - PATH_WORDS) // (NODE_WORDS + 2)
@@ -80,19 +80,17 @@ def tree(agent: Any) -> Tree:
     return Tree(words[:PATH_WORDS], nodes, values, spreads)
 
 
-@inlined
+@inline_function
 def add_node(nodes: Any, number: int, move: int, came_to: int) -> None:
     """Make a node without visits or children."""
     node = nodes[number]
     node.total, node.visits = 0.0, 0
-    node.child, node.older, node.made = NOBODY, NOBODY, 0
+    node.child, node.older, node.made = NO_NODE, NO_NODE, 0
     node.move, node.unmade, node.came_to, node.proven = move, NO_MOVE, came_to, OPEN
 
 
-@inlined
-def make_child(
-    grown: Tree, parent: int, size: int, position: Position, drawn: Any, safe_gifts: bool, rules: Any
-) -> Any:
+@inline_function
+def add_child(grown: Tree, parent: int, size: int, position: Position, drawn: Any, safe_gifts: bool, rules: Any) -> Any:
     """Make the parent's next child; returns its number, the position there, the new ``size`` and the next index.
 
     ``drawn`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
@@ -101,11 +99,11 @@ def make_child(
     nodes, child = grown.nodes, size
     node = nodes[parent]
     elder = int64(node.child)
-    if elder == NOBODY:
+    if elder == NO_NODE:
         if in_order:
             node.unmade = next_move(position, NO_MOVE, safe_gifts, rules)
         else:
-            index = draw_unmade(node, position, seed, index, safe_gifts, rules)
+            index = sample_unmade_move(node, position, seed, index, safe_gifts, rules)
     move = int64(node.unmade)
     after, came_to = play_move(position, move, rules)
     add_node(nodes, child, move, came_to)
@@ -115,16 +113,16 @@ def make_child(
     if in_order:
         node.unmade = next_move(position, move, safe_gifts, rules)
     else:
-        index = draw_unmade(node, position, seed, index, safe_gifts, rules)
+        index = sample_unmade_move(node, position, seed, index, safe_gifts, rules)
     size += 1
     if node.unmade == NO_MOVE:
-        size = line_up(grown, parent, size)
+        size = line_up_children(grown, parent, size)
         child = size - 1
     return child, after, size, index
 
 
-@inlined
-def line_up(grown: Tree, parent: int, size: int) -> int:
+@inline_function
+def line_up_children(grown: Tree, parent: int, size: int) -> int:
     """Move the children from a list into a row, in the order of their making; returns the new size of the tree."""
     nodes, values, spreads = grown.nodes, grown.values, grown.spreads
     made = int64(nodes[parent].made)
@@ -137,13 +135,13 @@ def line_up(grown: Tree, parent: int, size: int) -> int:
     return size + made
 
 
-@inlined
+@inline_function
 def best_child(grown: Tree, parent: int, root_of_log: float) -> int:
     """The child in the parent's row with the highest bound, on ties the one that was made first."""
     values, spreads = grown.values, grown.spreads
     first = uint64(grown.nodes[parent].child)
     end = first + uint64(grown.nodes[parent].made)
-    highest = int64(LEAST)
+    highest = int64(MIN_BOUND)
     for child in range(first, end):
         highest = max(highest, float_bits(values[child] + root_of_log * spreads[child]))
     best = first
@@ -156,19 +154,19 @@ def best_child(grown: Tree, parent: int, root_of_log: float) -> int:
 COUNT, LANES, OCCUPIED, HEADER_WORDS = 0, 1, 2, 3
 
 
-def words_of_kept_tree(nodes: int) -> int:
+def kept_tree_words(nodes: int) -> int:
     """Words of a game's memory that so many nodes need."""
     return HEADER_WORDS + NODE_WORDS * nodes
 
 
-@inlined
+@inline_function
 def kept_nodes(agent: Any) -> Any:
     """The nodes in memory, [K] NODE, breadth first: every family side by side, in the order in which it was made."""
     room = (agent.memory_size - HEADER_WORDS) // NODE_WORDS
     return numba.carray(array_pointer(agent.memory_address + uint64(8 * HEADER_WORDS)), room, NODE)
 
 
-@inlined
+@inline_function
 def keep_tree(agent: Any, grown: Tree, chosen: int, after: Position) -> None:
     """Store the part of the tree below ``chosen``, which leads to the position ``after``."""
     words, kept, nodes = memory(agent), kept_nodes(agent), grown.nodes
@@ -178,7 +176,7 @@ def keep_tree(agent: Any, grown: Tree, chosen: int, after: Position) -> None:
         node = kept[parent]
         made, child = int64(node.made), int64(node.child)
         if count + made > kept.shape[0]:
-            node.child, node.made, node.unmade = NOBODY, 0, NO_MOVE
+            node.child, node.made, node.unmade = NO_NODE, 0, NO_MOVE
         elif made > 0:
             for index in range(count + made - 1, count - 1, -1):  # the last one first: so a list runs
                 if node.unmade == NO_MOVE:
@@ -192,25 +190,25 @@ def keep_tree(agent: Any, grown: Tree, chosen: int, after: Position) -> None:
     words[COUNT], words[LANES], words[OCCUPIED] = count, after.lanes, after.occupied
 
 
-@inlined
-def kept_reply(agent: Any, position: Position, rules: Any) -> int:
+@inline_function
+def find_kept_reply(agent: Any, position: Position, rules: Any) -> int:
     """The kept node of this position, or NOBODY: the tree is of another game, or the reply was not expanded."""
     words, kept = memory(agent), kept_nodes(agent)
     last = position.last_cell
     if words[COUNT] == 0 or last == NONE:
-        return int64(NOBODY)
+        return int64(NO_NODE)
     board = position.lanes & ~(LANE_ONES << uint64(last))
     if words[LANES] != board or words[OCCUPIED] != uint64(position.occupied & ~(int64(1) << last)):
-        return int64(NOBODY)
+        return int64(NO_NODE)
     gift = piece_at(position.lanes, last) if rules.mover_chooses != 0 else position.hand
     reply, first = encode_move(last, gift), int64(kept[0].child)
     for node in range(first, first + kept[0].made):
         if kept[node].move == reply:
             return int64(node)
-    return int64(NOBODY)
+    return int64(NO_NODE)
 
 
-@inlined
+@inline_function
 def recall_tree(agent: Any, grown: Tree, reply: int, c: float, solver: bool) -> int:
     """Make the kept part of the tree below ``reply`` the tree; returns its size."""
     kept, nodes = kept_nodes(agent), grown.nodes
@@ -225,7 +223,7 @@ def recall_tree(agent: Any, grown: Tree, reply: int, c: float, solver: bool) -> 
             grown.values[parent] = -math.inf
         for i in range(made):
             nodes[size + i] = kept[child + i]
-            nodes[size + i].older = size + i - 1 if i > 0 else NOBODY
+            nodes[size + i].older = size + i - 1 if i > 0 else NO_NODE
         if made > 0:
             node.child = size if node.unmade == NO_MOVE else size + made - 1
         size += made

@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analytics.exact.tablebase import base_for
-from analytics.store.blocks import RangeGames, one_game
-from analytics.tables.derived.decisions import GIFT, decisions_of
-from analytics.tables.derived.exact_values import ExactValues, evaluate
-from analytics.tables.derived.jobs import StoppedError, run_jobs
-from quarto.position import Position, board, from_plies
-from quarto.rules import CELLS, NONE, PIECES, Rules, finished_lines
+from analytics.exact.tablebase import load_base
+from analytics.store.blocks import RangeGames, build_game
+from analytics.tables.derived.decisions import GIFT, derive_decisions
+from analytics.tables.derived.exact_values import ExactValues, solve_games
+from analytics.tables.derived.jobs import StoppedError, run_on_threads
+from quarto.position import Position, board, position_from_plies
+from quarto.rules import CELLS, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.solver import Solver
 
-SECONDS = 10.0  # of a review, by default
-MEGABYTES = 64.0  # of the table of solved boards
+DEFAULT_SECONDS = 10.0  # of a review, by default
+TABLE_MEGABYTES = 64.0  # of the table of solved boards
 
 Choice = tuple[int, int]  # piece, cell; of a gift the cell is NONE
 
@@ -63,7 +63,7 @@ def review_game(
     plies: Sequence[tuple[int, int]],
     hand: int = NONE,
     opening: int = 0,
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_SECONDS,
     on_wait: Callable[[], None] = lambda: None,
 ) -> GameReview:
     """Judge the decisions of a game, finished or not, given as its legal ``(piece, cell)`` plies.
@@ -72,20 +72,20 @@ def review_game(
     and are not judged. The search ends after about ``seconds``. Until then ``on_wait`` is called on this thread several
     times a second. An exception in it ends the search and is passed on. A call searches on a thread of its own.
     """
-    review = Review(rules, plies, hand, opening)
+    review = ReviewSearch(rules, plies, hand, opening)
     deadline = time.monotonic() + seconds
 
-    def check() -> None:
+    def check_deadline() -> None:
         on_wait()
         if time.monotonic() > deadline:
             raise StoppedError
 
     with suppress(StoppedError):
-        run_jobs([review.search], 1, lambda _none: None, review.stop, check)
-    return review.found()
+        run_on_threads([review.search], 1, lambda _none: None, review.stop, check_deadline)
+    return review.build_review()
 
 
-class Review:
+class ReviewSearch:
     """A review under way: the arguments are those of ``review_game``.
 
     ``search`` may be stopped at any time; ``found`` gives the decisions judged by then.
@@ -93,20 +93,20 @@ class Review:
 
     def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
         """Loads the kernel, which may have to be compiled."""
-        self.solver = Solver(rules, MEGABYTES, base_for(rules))
+        self.solver = Solver(rules, TABLE_MEGABYTES, load_base(rules))
         self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
         # As the kernels of annotations take games: its winner and ending mean nothing.
-        self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), one_game(plies))
+        self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), build_game(plies))
         self._ending = False
         self._first, self._values = len(plies), ExactValues.empty(1)  # the plies that are judged begin with ``first``
         self._given: JudgedDecision | None = None  # the piece in hand
         self._better: dict[JudgedDecision, tuple[Choice, ...]] = {}
-        self._evaluate(0, 0)  # loads the kernel: that is not the search's time
+        self._solve_from(0, 0)  # loads the kernel: that is not the search's time
 
-    def _evaluate(self, games: int, first: int) -> ExactValues:
+    def _solve_from(self, games: int, first: int) -> ExactValues:
         """The values from ply ``first`` on of no game or of this one. What was searched before is looked up."""
         values = ExactValues.empty(1)
-        evaluate(0, games, 0, self._game.games, np.array([first], np.int8), values, *self.solver.state)
+        solve_games(0, games, 0, self._game.games, np.array([first], np.int8), values, *self.solver.state)
         return values
 
     def stop(self) -> None:
@@ -121,76 +121,78 @@ class Review:
         ``on_found``, if given, gets the review so far after each ply.
         """
         if self._hand != NONE:
-            self._given = self._gift_in_hand()
-            self._note_better([] if self._given is None else [self._given])
+            self._given = self._judge_gift_in_hand()
+            self._find_better_choices([] if self._given is None else [self._given])
         for first in range(len(self._plies) - 1, self._opening - 1, -1):
             if self._ending:  # the solver notices it in a long search alone
                 return
-            values = self._evaluate(1, first)
+            values = self._solve_from(1, first)
             if self.solver.stopped:
                 return
             self._first, self._values = first, values
             if better:
-                self._note_better([each for each in self._decisions() if each.ply == first])
+                self._find_better_choices([each for each in self._list_decisions() if each.ply == first])
             if on_found:
-                on_found(self.found())
+                on_found(self.build_review())
 
-    def _note_better(self, decisions: Sequence[JudgedDecision]) -> None:
+    def _find_better_choices(self, decisions: Sequence[JudgedDecision]) -> None:
         for decision in decisions:
-            kept = self._keeping(decision) if decision.regret else ()
+            kept = self._list_best_choices(decision) if decision.regret else ()
             if not self.solver.stopped:
                 self._better[decision] = kept
 
-    def found(self) -> GameReview:
+    def build_review(self) -> GameReview:
         """The review so far."""
-        decisions = self._decisions()
+        decisions = self._list_decisions()
         kinds = 1 if self._rules.mover_chooses else 2
         unjudged = kinds * (self._first - min(self._opening, len(self._plies)))
         unjudged += self._hand != NONE and self._given is None
         better = {index: kept for index, each in enumerate(decisions) if (kept := self._better.get(each))}
         return GameReview(decisions, unjudged, better)
 
-    def _decisions(self) -> tuple[JudgedDecision, ...]:
-        frame = decisions_of(self._game, np.array([self._first], np.int8), self._values, self._rules)
+    def _list_decisions(self) -> tuple[JudgedDecision, ...]:
+        frame = derive_decisions(self._game, np.array([self._first], np.int8), self._values, self._rules)
         rows = frame.select("ply", "kind", "seat", "value_before", "value_after").rows()
-        judged = tuple(self._judged(*row) for row in rows)
+        judged = tuple(self._build_decision(*row) for row in rows)
         return judged if self._given is None else (*judged, self._given)
 
-    def _judged(self, ply: int, kind: int, seat: int, before: int, after: int) -> JudgedDecision:
+    def _build_decision(self, ply: int, kind: int, seat: int, before: int, after: int) -> JudgedDecision:
         piece, cell = self._plies[ply]
         if kind == GIFT:
             return JudgedDecision(ply, "gift", seat, piece, NONE, before, after)
         return JudgedDecision(ply, "placement", seat, piece, cell, before, after)
 
-    def _gift_in_hand(self) -> JudgedDecision | None:
+    def _judge_gift_in_hand(self) -> JudgedDecision | None:
         ply, hand = len(self._plies), self._hand
-        after = -self.solver.value(from_plies(self._plies, hand))
-        before = self.solver.value(from_plies(self._plies))
+        after = -self.solver.value(position_from_plies(self._plies, hand))
+        before = self.solver.value(position_from_plies(self._plies))
         return None if self.solver.stopped else JudgedDecision(ply, "gift", ply & 1, hand, NONE, before, after)
 
-    def _keeping(self, decision: JudgedDecision) -> tuple[Choice, ...]:
+    def _list_best_choices(self, decision: JudgedDecision) -> tuple[Choice, ...]:
         """The choices instead of a decision that keep the value before it."""
         before = self._plies[: decision.ply]
         if decision.kind == "gift":
-            left = _left(from_plies(before))
-            values = {(piece, NONE): -self._value(from_plies(before, piece)) for piece in left}
+            left = _list_available_pieces(position_from_plies(before))
+            values = {(piece, NONE): -self._solve_position(position_from_plies(before, piece)) for piece in left}
         else:
-            pieces = _left(from_plies(before)) if self._rules.mover_chooses else [decision.piece]
+            pieces = (
+                _list_available_pieces(position_from_plies(before)) if self._rules.mover_chooses else [decision.piece]
+            )
             empty = set(range(CELLS)) - {cell for _, cell in before}
-            values = {(piece, cell): self._value_of_ply(before, piece, cell) for piece in pieces for cell in empty}
+            values = {(piece, cell): self._solve_ply(before, piece, cell) for piece in pieces for cell in empty}
         return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
 
-    def _value_of_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
+    def _solve_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
         """The value of a ply for who takes it. After it the same seat gives or, where the mover chooses, the other."""
-        after = from_plies((*before, (piece, cell)))
-        if finished_lines(board(after), self._rules):
+        after = position_from_plies((*before, (piece, cell)))
+        if find_finished_lines(board(after), self._rules):
             return 1
-        return -self._value(after) if self._rules.mover_chooses else self._value(after)
+        return -self._solve_position(after) if self._rules.mover_chooses else self._solve_position(after)
 
-    def _value(self, position: Position) -> int:
+    def _solve_position(self, position: Position) -> int:
         """The value of a live position for the player to act; anything once the search is stopped."""
         return 0 if self.solver.stopped else self.solver.value(position)
 
 
-def _left(position: Position) -> list[int]:
+def _list_available_pieces(position: Position) -> list[int]:
     return [piece for piece in range(PIECES) if position.available >> piece & 1]

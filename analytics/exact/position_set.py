@@ -31,16 +31,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.exact.tablebase import base_for, largest_for, same_game
+from analytics.exact.tablebase import find_largest_tablebase, has_same_game, load_base
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
 from analytics.store.archive import Archive
-from analytics.store.blocks import united
-from analytics.store.files.backend import explained
+from analytics.store.blocks import merge_games
+from analytics.store.files.backend import explain_errors
 from analytics.store.parquet import encoder
 from analytics.store.range_files import read_games
-from analytics.store.records import Count, JsonRecord, canonical, parse
-from analytics.tables.derived.jobs import run_jobs
-from quarto.batch import Batch, Games, Turns, side_by_side
+from analytics.store.records import Count, JsonRecord, encode_canonical, parse_record
+from analytics.tables.derived.jobs import run_on_threads
+from quarto.batch import Batch, Games, Turns, concat_games
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
 from quarto.notation import format_position, parse_position
@@ -48,14 +48,14 @@ from quarto.position import ALL_PIECES, Position
 from quarto.rng import Streams, stream
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.solver.solver import ILLEGAL, SolvedTurn, Solver
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 
-FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship
+SHIPPED_FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship
 FORMAT = "quarto-arena positions"
-Found = TypeVar("Found")
+ResultT = TypeVar("ResultT")
 SOURCES = ("canonical", "logged")
-ENDS = PIECES  # the column of ``values`` for a placement that ends the game and gives nothing
-MEANINGS = {
+NO_GIFT_COLUMN = PIECES  # the column of ``values`` for a placement that ends the game and gives nothing
+COLUMN_MEANINGS = {
     "position": "before the turn, with a piece in hand: four rows of pieces or dots, then the hand",
     "pieces": "on the board",
     "source": "canonical: drawn from all positions up to symmetry; logged: met in a game",
@@ -64,7 +64,9 @@ MEANINGS = {
     "gift": "the piece that it gives; -1: the placement ends the game",
     "value": "for the player whose turn it is: 1 won, 0 drawn, -1 lost",
 }
-SCHEMA: dict[str, Any] = {name: pl.String() if name in ("position", "source") else pl.Int8() for name in MEANINGS}
+SCHEMA: dict[str, Any] = {
+    name: pl.String() if name in ("position", "source") else pl.Int8() for name in COLUMN_MEANINGS
+}
 ROW_GROUP_ROWS = 1 << 16
 
 
@@ -101,11 +103,11 @@ class PositionSet(NamedTuple):
         return np.bitwise_count(self.batch.occupied).astype(np.int8)
 
 
-def path_for(rules: str) -> Path:
+def find_shipped_set(rules: str) -> Path:
     """The file of the set that ships for the rules of this name. Raises ``RequestError`` if there is none."""
-    path = FOLDER / f"{rules}.parquet"
+    path = SHIPPED_FOLDER / f"{rules}.parquet"
     if not path.is_file():
-        known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.parquet"))) or "none"
+        known = ", ".join(sorted(each.stem for each in SHIPPED_FOLDER.glob("*.parquet"))) or "none"
         raise RequestError(
             f"there is no set of positions for rules {rules!r} (there is one for: {known}): "
             f"'qarena policy positions --rules {rules} --output FILE' makes one, --positions FILE judges by it"
@@ -113,116 +115,118 @@ def path_for(rules: str) -> Path:
     return path
 
 
-def origin_of(rules: Rules, seed: int, each: int) -> SetOrigin:
+def build_origin(rules: Rules, seed: int, each: int) -> SetOrigin:
     """The origin of a set that is being made."""
     return SetOrigin(FORMAT, asdict(rules), seed, each)
 
 
-def encoded(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
+def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
     """A set as the bytes of its file: turns by the schema ``SCHEMA``, those of one position side by side."""
-    stamped = msgspec.structs.replace(origin, turns=_digest(frame))
+    stamped = msgspec.structs.replace(origin, turns=_compute_digest(frame))
     texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
     enums = frame.with_columns(pl.col(name).cast(pl.Enum(each)) for name, each in texts.items())
-    described = canonical(msgspec.structs.asdict(stamped)).decode()
-    return bytes(encoder.encode(enums.iter_slices(ROW_GROUP_ROWS), enums.schema, {FORMAT: described}))
+    described = encode_canonical(msgspec.structs.asdict(stamped)).decode()
+    return bytes(encoder.encode_parquet(enums.iter_slices(ROW_GROUP_ROWS), enums.schema, {FORMAT: described}))
 
 
-def _digest(frame: pl.DataFrame) -> str:
+def _compute_digest(frame: pl.DataFrame) -> str:
     """64 hex digits: the SHA-256 of the rows as CSV without a header."""
     return hashlib.sha256(frame.write_csv(include_header=False).encode()).hexdigest()
 
 
-def read(path: Path) -> PositionSet:
+def read_position_set(path: Path) -> PositionSet:
     """The set in a file.
 
     Raises ``FailureError`` if it cannot be read, ``RequestError`` if it is no such file or was changed.
     """
-    with explained("read", path):
+    with explain_errors("read", path):
         content = path.read_bytes()
-    origin, frame = _checked(path, content)
+    origin, frame = _parse_position_set(path, content)
     first = frame["position"].rle_id().to_numpy()
     starts = np.flatnonzero(np.diff(first, prepend=-1))
     positions = [parse_position(text)[0] for text in frame["position"].gather(starts)]
-    batch = Batch.of(positions)
+    batch = Batch.from_positions(positions)
     batch.last_cell[:] = frame["last_cell"].gather(starts).to_numpy()
     values = np.full((len(positions), CELLS, PIECES + 1), ILLEGAL, np.int8)
     gift = frame["gift"].to_numpy()
-    values[first, frame["cell"].to_numpy(), np.where(gift == NONE, ENDS, gift)] = frame["value"].to_numpy()
+    values[first, frame["cell"].to_numpy(), np.where(gift == NONE, NO_GIFT_COLUMN, gift)] = frame["value"].to_numpy()
     return PositionSet(origin, batch, (frame["source"].gather(starts) == "logged").to_numpy(), values)
 
 
-def _checked(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
+def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
     """The origin and the turns in the bytes of a file."""
     wrong = f"{path} is no set of positions, or was changed since it was made"
     remedy = "make it again with 'qarena policy positions'"
     try:
-        origin = parse(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), SetOrigin)
+        origin = parse_record(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), SetOrigin)
         frame = pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, KeyError, ValueError, OSError) as error:
         raise RequestError(f"{wrong} ({' '.join(str(error).split())[:80]}): {remedy}") from error
-    if frame.schema != pl.Schema(SCHEMA) or origin.turns != _digest(frame):
+    if frame.schema != pl.Schema(SCHEMA) or origin.turns != _compute_digest(frame):
         raise RequestError(f"{wrong} (its turns are not those that it was made with): {remedy}")
     return origin, frame
 
 
-def taken(whole: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
+def select_positions(whole: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
     """Some of the positions of a set: those for which ``rows`` [P] holds."""
-    return PositionSet(whole.origin, whole.batch.chosen(rows), whole.logged[rows], whole.values[rows])
+    return PositionSet(whole.origin, whole.batch.select(rows), whole.logged[rows], whole.values[rows])
 
 
-NUMBERS = range(1, PIECES)  # of pieces on the board: without any, all turns are equal up to symmetry
-DRAWN_AT_ONCE = 8192
-MOST_DRAWN = 64 * DRAWN_AT_ONCE  # arrangements of one number of pieces: under some rules hardly any is without a line
-SOLVED_AT_ONCE = 8
+PIECE_COUNTS = range(1, PIECES)  # of pieces on the board: without any, all turns are equal up to symmetry
+SAMPLE_BLOCK = 8192
+MAX_SAMPLES = 64 * SAMPLE_BLOCK  # arrangements of one number of pieces: under some rules hardly any is without a line
+SOLVE_BLOCK = 8
 
 
-class Candidates(NamedTuple):
+class CandidatePositions(NamedTuple):
     """``C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
 
 
-def logged_games(archive: Archive, rules: Rules) -> Games:
+def read_logged_games(archive: Archive, rules: Rules) -> Games:
     """The games of an archive under some rules, by run id, then by game id: whatever files they are in.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
     """
     parts = [
-        united([read_games(archive, record.run_id, stored) for stored in archive.ranges(record.run_id)]).games
-        for record in sorted(archive.runs(), key=lambda each: each.run_id)
-        if same_game(record.rules, rules) and len(archive.ranges(record.run_id))
+        merge_games(
+            [read_games(archive, record.run_id, stored) for stored in archive.list_effective_ranges(record.run_id)]
+        ).games
+        for record in sorted(archive.load_runs(), key=lambda each: each.run_id)
+        if has_same_game(record.rules, rules) and len(archive.list_effective_ranges(record.run_id))
     ]
     if not parts:
         raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
-    return side_by_side(parts)
+    return concat_games(parts)
 
 
-def drawn(rules: Rules, pieces: int, seed: int) -> Iterator[Candidates]:
+def sample_arrangements(rules: Rules, pieces: int, seed: int) -> Iterator[CandidatePositions]:
     """Arrangements of some number of pieces without a line, each as likely as any other, of ``MOST_DRAWN`` tries."""
     first = stream(seed, pieces, 0)
-    for start in range(0, MOST_DRAWN, DRAWN_AT_ONCE):
-        words = Streams(np.arange(start, start + DRAWN_AT_ONCE, dtype=np.uint64) + first)
+    for start in range(0, MAX_SAMPLES, SAMPLE_BLOCK):
+        words = Streams(np.arange(start, start + SAMPLE_BLOCK, dtype=np.uint64) + first)
         drawn_words = np.stack([words.draw(number) for number in range(2 * PIECES)]).reshape(2, PIECES, -1)
         order = np.argsort(drawn_words, axis=1, kind="stable").transpose(0, 2, 1)  # [2, B, 16] of sixteen things
-        found = Candidates(order[0][:, : pieces + 1], order[1][:, :pieces])
+        found = CandidatePositions(order[0][:, : pieces + 1], order[1][:, :pieces])
         live = ~_has_line(found, rules)
-        yield Candidates(found.pieces[live], found.cells[live])
+        yield CandidatePositions(found.pieces[live], found.cells[live])
 
 
-def met(games: Games, pieces: int, seed: int) -> Iterator[Candidates]:
+def sample_logged_positions(games: Games, pieces: int, seed: int) -> Iterator[CandidatePositions]:
     """The positions with some number of pieces in which a placement was made, in a random order of the games."""
     first = stream(seed, pieces, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
     order = np.argsort(words, kind="stable")
     order = order[games.plies[order] > pieces]
-    for start in range(0, len(order), DRAWN_AT_ONCE):
-        chosen = order[start : start + DRAWN_AT_ONCE]
+    for start in range(0, len(order), SAMPLE_BLOCK):
+        chosen = order[start : start + SAMPLE_BLOCK]
         held, filled = games.pieces[: pieces + 1, chosen], games.cells[:pieces, chosen]
-        yield Candidates(held.T.astype(np.int64), filled.T.astype(np.int64))
+        yield CandidatePositions(held.T.astype(np.int64), filled.T.astype(np.int64))
 
 
-def _has_line(found: Candidates, rules: Rules) -> NDArray[np.bool_]:
+def _has_line(found: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
     """[C] whether a line is finished: four feature bytes whose AND is not 0."""
     features = np.zeros((len(found.cells), CELLS), np.uint8)
     placed = found.pieces[:, :-1]
@@ -232,7 +236,7 @@ def _has_line(found: Candidates, rules: Rules) -> NDArray[np.bool_]:
     return finished
 
 
-def batch_of(found: Candidates) -> Batch:
+def to_batch(found: CandidatePositions) -> Batch:
     """Arrangements as positions."""
     one = np.uint64(1)
     placed, cells = found.pieces[:, :-1].astype(np.uint64), found.cells.astype(np.uint64)
@@ -246,19 +250,25 @@ def batch_of(found: Candidates) -> Batch:
     return Batch(lanes, occupied, (ALL_PIECES & ~gone).astype(np.uint16), hand, last_cell)
 
 
-def positions(rules: Rules, games: Games, pieces: int, each: int, seed: int) -> list[tuple[str, list[Position]]]:
+def sample_new_positions(
+    rules: Rules, games: Games, pieces: int, each: int, seed: int
+) -> list[tuple[str, list[Position]]]:
     """For each source its name and at most ``each`` positions; no two of all of them are images of each other."""
     seen: set[tuple[int, int]] = set()
-    sources = drawn(rules, pieces, seed), met(games, pieces, seed)
-    return [(name, first_new(source, each, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)]
+    sources = sample_arrangements(rules, pieces, seed), sample_logged_positions(games, pieces, seed)
+    return [
+        (name, select_new_positions(source, each, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)
+    ]
 
 
-def first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[tuple[int, int]]) -> list[Position]:
+def select_new_positions(
+    source: Iterator[CandidatePositions], most: int, rules: Rules, seen: set[tuple[int, int]]
+) -> list[Position]:
     """The first ``most`` positions whose canonical form is not in ``seen``, which is added to."""
     kept: list[Position] = []
     for found in source:
-        batch = batch_of(found)
-        forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, symmetries(rules))
+        batch = to_batch(found)
+        forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, build_symmetries(rules))
         for i, form in enumerate(zip(*(column.tolist() for column in forms), strict=True)):
             if len(kept) < most and form not in seen:
                 seen.add(form)
@@ -268,7 +278,7 @@ def first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[t
     return kept
 
 
-def all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
+def solve_all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
     """Every turn in a position with its value, without its distance."""
     return list(solver.turns(position, distance=False))
 
@@ -279,37 +289,37 @@ class TurnSolver:
     def __init__(self, rules: Rules, threads: int, megabytes: float, fewest: int = 0) -> None:
         """``fewest`` pieces are on the board in all positions: a tablebase that ends there is not read."""
         self._threads = threads
-        known = largest_for(rules)
-        self._shared = Solver(rules, megabytes, base_for(rules) if known and fewest < known.card.pieces else None)
+        known = find_largest_tablebase(rules)
+        self._shared = Solver(rules, megabytes, load_base(rules) if known and fewest < known.card.pieces else None)
         self._local = threading.local()
 
-    def solved(
+    def search_positions(
         self,
         positions: Sequence[Position],
         progress: Callable[[int], None] = lambda _positions: None,
-        search: Callable[[Solver, Position], Found] = all_turns,  # type: ignore[assignment]  # the usual one
-    ) -> list[Found]:
+        search: Callable[[Solver, Position], ResultT] = solve_all_turns,  # type: ignore[assignment]  # the usual one
+    ) -> list[ResultT]:
         """The result of a search in each position, by default all turns; ``progress`` hears of positions done."""
-        found: dict[int, list[Found]] = {}
+        found: dict[int, list[ResultT]] = {}
 
-        def keep(done: tuple[int, list[Found]]) -> None:
+        def keep(done: tuple[int, list[ResultT]]) -> None:
             found[done[0]] = done[1]
             progress(len(done[1]))
 
-        starts = range(0, len(positions), SOLVED_AT_ONCE)
-        jobs = (partial(self._solve, search, start, positions[start : start + SOLVED_AT_ONCE]) for start in starts)
-        run_jobs(jobs, self._threads, keep, self._shared.stop)
+        starts = range(0, len(positions), SOLVE_BLOCK)
+        jobs = (partial(self._search_span, search, start, positions[start : start + SOLVE_BLOCK]) for start in starts)
+        run_on_threads(jobs, self._threads, keep, self._shared.stop)
         return [each for start in starts for each in found[start]]
 
-    def _solve(
-        self, search: Callable[[Solver, Position], Found], start: int, positions: Sequence[Position]
-    ) -> tuple[int, list[Found]]:
+    def _search_span(
+        self, search: Callable[[Solver, Position], ResultT], start: int, positions: Sequence[Position]
+    ) -> tuple[int, list[ResultT]]:
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         return start, [search(self._local.solver, each) for each in positions]
 
 
-def rows_of(source: str, positions: Sequence[Position], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
+def build_turn_rows(source: str, positions: Sequence[Position], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
     """Positions of one source and their turns as rows by the schema ``SCHEMA``."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)
@@ -321,8 +331,8 @@ def rows_of(source: str, positions: Sequence[Position], turns: Sequence[Sequence
 
 
 LOST = -1
-MOST_REGRET = 2.0  # half-points: from a win to a loss
-KINDS = ("turn", "placement", "gift")
+MAX_REGRET = 2.0  # half-points: from a win to a loss
+DECISION_KINDS = ("turn", "placement", "gift")
 NO_DECISION = np.int8(-1)  # instead of a regret
 JUDGEMENT_SCHEMA = {
     "kind": pl.String(),  # one of KINDS
@@ -351,7 +361,7 @@ class Regrets(NamedTuple):
         return self.placement + np.maximum(self.gift, 0)
 
 
-def regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
+def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
     """The regrets of turns [P, D] each, where ``values`` [P, 16, 17] has the value of every turn."""
     cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
     rows = np.arange(len(values))[:, None]
@@ -361,30 +371,30 @@ def regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
     placed = reached != ILLEGAL
     after = np.where(placed, reached, LOST)
     cell = np.where(placed, cells, 0)
-    gives = placed & (values[rows, cell, ENDS] == ILLEGAL)
-    given = values[rows, cell, np.where((gifts >= 0) & (gifts < PIECES), gifts, ENDS)]
+    gives = placed & (values[rows, cell, NO_GIFT_COLUMN] == ILLEGAL)
+    given = values[rows, cell, np.where((gifts >= 0) & (gifts < PIECES), gifts, NO_GIFT_COLUMN)]
     legal = given != ILLEGAL
     gift = np.where(gives, after - np.where(legal, given, LOST), NO_DECISION)
     forfeits = int((~placed).sum() + (gives & ~legal).sum())
     return Regrets((before - after).astype(np.int8), gift.astype(np.int8), forfeits)
 
 
-def judgement(positions: PositionSet, found: Regrets) -> pl.DataFrame:
+def compute_judgement(positions: PositionSet, found: Regrets) -> pl.DataFrame:
     """The share of optimal decisions and their mean regret by the schema ``JUDGEMENT_SCHEMA``.
 
     Each kind of decision has a row for all decisions, for each source, and for each number of pieces on the board. For
     a gift this number is one more than for the placement before it. Intervals are 95 % ones over positions.
     """
     rows = [
-        (kind, source, pieces, *_figures(getattr(found, kind)[chosen]))
-        for kind in KINDS
-        for source, pieces, chosen in _groups(positions, int(kind == "gift"))
+        (kind, source, pieces, *_compute_figures(getattr(found, kind)[chosen]))
+        for kind in DECISION_KINDS
+        for source, pieces, chosen in _group_decisions(positions, int(kind == "gift"))
         if (getattr(found, kind)[chosen] >= 0).any()
     ]
     return pl.DataFrame(rows, schema=JUDGEMENT_SCHEMA, orient="row")
 
 
-def _groups(positions: PositionSet, more: int) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
+def _group_decisions(positions: PositionSet, more: int) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
     """Source, pieces on the board and positions of each row; ``more`` pieces were there when it was decided."""
     yield None, None, np.ones(len(positions.logged), np.bool_)
     for source in SOURCES:
@@ -393,15 +403,15 @@ def _groups(positions: PositionSet, more: int) -> Iterator[tuple[str | None, int
         yield None, pieces + more, positions.pieces == pieces
 
 
-def _figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
+def _compute_figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
     """The figures of decisions, regrets [P, D]: how many, the share of optimal ones, the mean regret."""
     decided = regret >= 0
     count = decided.sum(axis=1)
-    optimal = ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
-    return int(count.sum()), *optimal, *ratio(np.maximum(regret, 0).sum(axis=1), count, MOST_REGRET)
+    optimal = estimate_ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
+    return int(count.sum()), *optimal, *estimate_ratio(np.maximum(regret, 0).sum(axis=1), count, MAX_REGRET)
 
 
-def ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
+def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
     """The mean of decisions, each 0 to ``most``: position i has ``counts[i]``, which add up to ``totals[i]``.
 
     The interval is over positions: decisions in one position are not independent.

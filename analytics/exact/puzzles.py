@@ -23,9 +23,9 @@ from quarto.rules import CELLS, NONE
 from quarto.solver.solver import Solver
 
 LEVELS = range(1, 6)
-BOUNDS = (0.3, 0.4, 0.5, 0.6)  # of difficulty, between the levels
-VALUES = {"win": 1, "draw": 0}
-MEANINGS = {
+LEVEL_BOUNDS = (0.3, 0.4, 0.5, 0.6)  # of difficulty, between the levels
+GOAL_VALUES = {"win": 1, "draw": 0}
+COLUMN_MEANINGS = {
     "position": "before the turn, with a piece in hand, then the name of the rules unless they are classic",
     "turn": "the only one that keeps the value: the cell, then the gift",
     "value": "of that turn for the player: win or draw",
@@ -33,7 +33,7 @@ MEANINGS = {
     "missed": "the share of the tries of a panel of agents in which they chose another turn",
     "level": "1 to 5, by depth and missed",
 }
-COLUMNS = tuple(MEANINGS)
+COLUMNS = tuple(COLUMN_MEANINGS)
 Item = TypeVar("Item")
 
 
@@ -61,7 +61,7 @@ class Puzzle(NamedTuple):
     @property
     def goal(self) -> str:
         """``win`` or ``draw``."""
-        return next(name for name, value in VALUES.items() if value == self.value)
+        return next(name for name, value in GOAL_VALUES.items() if value == self.value)
 
     @property
     def difficulty(self) -> float:
@@ -71,7 +71,7 @@ class Puzzle(NamedTuple):
     @property
     def level(self) -> int:
         """1 (easy) to 5 (hard), by difficulty."""
-        return 1 + sum(self.difficulty >= bound for bound in BOUNDS)
+        return 1 + sum(self.difficulty >= bound for bound in LEVEL_BOUNDS)
 
 
 class OnlyTurn(NamedTuple):
@@ -83,7 +83,7 @@ class OnlyTurn(NamedTuple):
     depth: int  # see ``Puzzle``
 
 
-def only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
+def find_only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
     """The one turn that keeps the value; None if there are more, or if the position is lost or won at once."""
     turns = solver.turns(position, distance=False)
     value = max(turn.value for turn in turns)
@@ -97,7 +97,7 @@ def only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
     return OnlyTurn(kept[0].cell, kept[0].gift, value, depth)
 
 
-def varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
+def select_varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
     """At most ``count`` puzzles, the easy first: equally many of each level, then of each number of pieces and value.
 
     Of a group that has fewer, all are taken. The order of the argument makes no difference.
@@ -106,16 +106,16 @@ def varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
     for puzzle in sorted(puzzles, key=lambda each: hashlib.sha256(each.text.encode()).digest()):
         kind = puzzle.position.occupied.bit_count(), puzzle.value
         groups[puzzle.level].setdefault(kind, []).append(puzzle)
-    by_level = [interleaved([of_level[kind] for kind in sorted(of_level)]) for of_level in groups.values()]
-    return sorted(interleaved(by_level)[:count], key=lambda each: (each.level, each.difficulty, each.text))
+    by_level = [interleave([of_level[kind] for kind in sorted(of_level)]) for of_level in groups.values()]
+    return sorted(interleave(by_level)[:count], key=lambda each: (each.level, each.difficulty, each.text))
 
 
-def interleaved(lists: Sequence[Sequence[Item]]) -> list[Item]:
+def interleave(lists: Sequence[Sequence[Item]]) -> list[Item]:
     """The first of each list, then the second of each, and so on."""
     return [each for each in chain.from_iterable(zip_longest(*lists)) if each is not None]
 
 
-def as_csv(puzzles: Iterable[Puzzle]) -> bytes:
+def format_csv(puzzles: Iterable[Puzzle]) -> bytes:
     """Puzzles as the bytes of their file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -126,24 +126,26 @@ def as_csv(puzzles: Iterable[Puzzle]) -> bytes:
 
 
 @cache
-def shipped() -> list[Puzzle]:
+def load_shipped_puzzles() -> list[Puzzle]:
     """The set that ships."""
-    return parsed((files("analytics.exact") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv")
+    return parse_puzzles(
+        (files("analytics.exact") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv"
+    )
 
 
-def parsed(text: str, name: str) -> list[Puzzle]:
+def parse_puzzles(text: str, name: str) -> list[Puzzle]:
     """The puzzles in the text of a file of this name. Raises ``RequestError`` naming the first wrong line."""
     rows = csv.DictReader(text.splitlines())
     if tuple(rows.fieldnames or ()) != COLUMNS:
         raise RequestError(f"{name} is no set of puzzles: its first line is not {','.join(COLUMNS)}")
-    return [_puzzle(row, f"{name}, line {rows.line_num}") for row in rows]
+    return [_parse_puzzle(row, f"{name}, line {rows.line_num}") for row in rows]
 
 
-def _puzzle(row: dict[str, str], where: str) -> Puzzle:
+def _parse_puzzle(row: dict[str, str], where: str) -> Puzzle:
     try:
         position, rules = parse_position(row["position"])
         cell, gift = row["turn"].split()
-        turn, numbers = (parse_cell(cell), parse_piece(gift)), (VALUES[row["value"]], int(row["depth"]))
+        turn, numbers = (parse_cell(cell), parse_piece(gift)), (GOAL_VALUES[row["value"]], int(row["depth"]))
         found = Puzzle(position, rules, *turn, *numbers, float(row["missed"]))
     except (RequestError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise RequestError(f"{where} is no puzzle: {error}") from error

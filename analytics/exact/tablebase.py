@@ -23,28 +23,28 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.files.backend import expand_home, explained
-from analytics.store.files.local import replace
+from analytics.store.files.backend import expand_home, explain_errors
+from analytics.store.files.local import replace_file
 from analytics.store.parquet import encoder
-from analytics.store.records import Count, Duration, JsonRecord, Sha256, dump, load
+from analytics.store.records import Count, Duration, JsonRecord, Sha256, encode_record, load_record
 from quarto.errors import FailureError
 from quarto.rules import Rules
-from quarto.solver.table import Base, base_of
+from quarto.solver.table import TablebaseIndex, build_tablebase_index
 
 FORMAT = "quarto-arena tablebase"
-SHIPPED = Path(__file__).resolve().parent / "tablebases"
+SHIPPED_FOLDER = Path(__file__).resolve().parent / "tablebases"
 SCHEMA = pl.Schema({"key": pl.Int64(), "pieces": pl.Int8(), "value": pl.Int8()})
 ROW_GROUP_ROWS = 1 << 20
 VALUES = (1, 0, -1)
 
 
-def home() -> Path:
+def user_folder() -> Path:
     """The folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
     return expand_home(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
 
-class Card(JsonRecord, frozen=True):
+class TablebaseCard(JsonRecord, frozen=True):
     """The contents and origin of a tablebase. Raises ``ValueError`` for counts that do not add up."""
 
     format: str
@@ -83,7 +83,7 @@ class Tablebase(NamedTuple):
     """A tablebase on the disk; its table is not read yet."""
 
     path: Path  # of the Parquet file
-    card: Card
+    card: TablebaseCard
 
     @property
     def rules(self) -> Rules:
@@ -91,7 +91,7 @@ class Tablebase(NamedTuple):
 
     @property
     def shipped(self) -> bool:
-        return self.path.parent == SHIPPED
+        return self.path.parent == SHIPPED_FOLDER
 
 
 class BoardTable(NamedTuple):
@@ -101,13 +101,13 @@ class BoardTable(NamedTuple):
     pieces: NDArray[np.int8]  # [N]
     values: NDArray[np.int8]  # [N]
 
-    def base(self, most: int) -> Base:
+    def to_base(self, most: int) -> TablebaseIndex:
         """The boards of up to ``most`` pieces, as a ``Solver`` needs them."""
         count = np.searchsorted(self.pieces, most, side="right")
-        return base_of(self.keys[:count], self.values[:count], most)
+        return build_tablebase_index(self.keys[:count], self.values[:count], most)
 
 
-def name_of(rules: Rules, pieces: int) -> str:
+def tablebase_name(rules: Rules, pieces: int) -> str:
     """The name of a tablebase's files without their ending."""
     plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in rules.name)
     return f"{plain}-{pieces}"
@@ -115,56 +115,56 @@ def name_of(rules: Rules, pieces: int) -> str:
 
 def open_tablebase(path: Path) -> Tablebase:
     """The tablebase that a Parquet file or a card belongs to. Raises ``FailureError`` if its card cannot be read."""
-    return Tablebase(path.with_suffix(".parquet"), load(path.with_suffix(".json"), Card))
+    return Tablebase(path.with_suffix(".parquet"), load_record(path.with_suffix(".json"), TablebaseCard))
 
 
-def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
+def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
     """All tablebases in ``folders``, or in the user's folder and among those that ship; by name within a folder.
 
     Raises ``FailureError`` for a damaged card.
     """
-    for folder in folders or (home(), SHIPPED):
+    for folder in folders or (user_folder(), SHIPPED_FOLDER):
         for card in sorted(folder.glob("*-*.json")):
             yield open_tablebase(card)
 
 
-def same_game(a: Rules, b: Rules) -> bool:
+def has_same_game(a: Rules, b: Rules) -> bool:
     """Whether two rules differ at most in their names."""
     return set(a.lines) == set(b.lines) and a.chooser == b.chooser
 
 
-def largest_for(rules: Rules) -> Tablebase | None:
+def find_largest_tablebase(rules: Rules) -> Tablebase | None:
     """The tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
     return max(
-        (found for found in tablebases() if same_game(found.rules, rules)),
+        (found for found in list_tablebases() if has_same_game(found.rules, rules)),
         key=lambda found: (found.card.pieces, not found.shipped),
         default=None,
     )
 
 
-def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
+def load_base(rules: Rules, pieces: int | None = None) -> TablebaseIndex | None:
     """The largest tablebase of these rules, or its boards of up to ``pieces``, as a ``Solver`` needs it, or None.
 
     It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
     """
-    found = largest_for(rules)
+    found = find_largest_tablebase(rules)
     if found is None:
         return None
-    with explained("read", found.path):
+    with explain_errors("read", found.path):
         status = found.path.stat()
     most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
-    return _base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
+    return _load_base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
 
 
 @functools.lru_cache(maxsize=2)  # a tablebase is read and checked once in a process, and again when its file changes
-def _base(path: Path, _sha256: str, _changed: int, _size: int, most: int) -> Base:
-    return read(open_tablebase(path)).base(most)
+def _load_base(path: Path, _sha256: str, _changed: int, _size: int, most: int) -> TablebaseIndex:
+    return read_tablebase(open_tablebase(path)).to_base(most)
 
 
-def read(tablebase: Tablebase) -> BoardTable:
+def read_tablebase(tablebase: Tablebase) -> BoardTable:
     """The table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
     path, card = tablebase
-    with explained("read", path):
+    with explain_errors("read", path):
         content = path.read_bytes()
     if len(content) != card.bytes or hashlib.sha256(content).hexdigest() != card.sha256:
         raise FailureError(
@@ -177,7 +177,7 @@ def read(tablebase: Tablebase) -> BoardTable:
     return BoardTable(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
 
 
-def write(
+def write_tablebase(
     path: Path, rules: Rules, layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]], how: Mapping[str, Any]
 ) -> Tablebase:
     """Store keys and values of 0, 1, ... pieces as a tablebase; ``how`` holds the card's created, seconds and code.
@@ -190,13 +190,13 @@ def write(
         "pieces": np.repeat(np.arange(len(layers), dtype=np.int8), counts),
         "value": np.concatenate([values for _, values in layers]),
     }
-    content = encoder.encode(pl.DataFrame(columns, schema=SCHEMA).iter_slices(ROW_GROUP_ROWS), SCHEMA)
+    content = encoder.encode_parquet(pl.DataFrame(columns, schema=SCHEMA).iter_slices(ROW_GROUP_ROWS), SCHEMA)
     won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
-    card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
-    card_content = dump(card)
-    with explained("write", path):
+    card = TablebaseCard(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
+    card_content = encode_record(card)
+    with explain_errors("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, content)
-        replace(path.with_suffix(".json"), card_content)
+        replace_file(path, content)
+        replace_file(path.with_suffix(".json"), card_content)
     return Tablebase(path, card)

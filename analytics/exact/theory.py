@@ -11,19 +11,19 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from analytics.exact.tablebase import VALUES, Tablebase, read
+from analytics.exact.tablebase import VALUES, Tablebase, read_tablebase
 from quarto.bits import lowest_bit
-from quarto.canonical import board_key, canonical, canonical_position, orbit_size
+from quarto.canonical import board_key, canonical_form, canonical_position, orbit_size
 from quarto.jit import int64, kernel
 from quarto.notation import format_position
-from quarto.perft import boards_of_keys
-from quarto.position import ALL_PIECES, EMPTY, Position, from_plies, pieces_on
+from quarto.perft import decode_board_keys
+from quarto.position import ALL_PIECES, EMPTY, Position, board_pieces, position_from_plies
 from quarto.rules import NONE, PIECES, Rules
-from quarto.solver.solver import Solver, value_of
+from quarto.solver.solver import Solver, solve_value
 from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
-from quarto.symmetry import SYMMETRIES_TYPE, symmetries
+from quarto.symmetry import SYMMETRIES_TYPE, build_symmetries
 
-WORDS = {1: "won", 0: "drawn", -1: "lost"}
+VALUE_WORDS = {1: "won", 0: "drawn", -1: "lost"}
 
 
 class ValueCounts(NamedTuple):
@@ -44,7 +44,7 @@ class GameProof(NamedTuple):
     seconds: int  # of a processor
 
 
-class TablebaseFinding(NamedTuple):
+class TablebaseStatistics(NamedTuple):
     """Counts and examples of one tablebase."""
 
     rules: Rules
@@ -55,75 +55,75 @@ class TablebaseFinding(NamedTuple):
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
-def _images(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
+def _count_images(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
     """The number of boards that each of ``B`` canonical boards stands for, into ``images`` [B]."""
     for i in range(len(lanes)):
         images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
 
 
-HANDS = types.int64(
+POSITIONS_SIGNATURE = types.int64(
     *(types.uint64[::1], types.uint16[::1], types.uint64[::1], types.int8[::1], types.int64[::1]),
     *(RULES_TYPE, SEARCH_TYPE, SYMMETRIES_TYPE),
 )
 
 
-@kernel(HANDS)
-def _with_hands(
+@kernel(POSITIONS_SIGNATURE)
+def _list_positions(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
     """The positions after each gift on ``B`` boards, into [16 B] arrays: canonical key, value, board; their number."""
     count = int64(0)
     for i in range(len(lanes)):
         filled = int64(occupied[i])
-        available = ALL_PIECES & ~pieces_on(lanes[i], filled)
+        available = ALL_PIECES & ~board_pieces(lanes[i], filled)
         gifts = available
         while gifts:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
-            least, minimal = canonical(lanes[i], filled, gift, tables)
+            least, minimal = canonical_form(lanes[i], filled, gift, tables)
             keys[count], sources[count] = board_key(least, minimal, tables), i
-            values[count] = value_of(lanes[i], filled, available & ~(int64(1) << gift), gift, rules, search)
+            values[count] = solve_value(lanes[i], filled, available & ~(int64(1) << gift), gift, rules, search)
             count += 1
     return count
 
 
-def finding(tablebase: Tablebase, most: int | None = None) -> TablebaseFinding:
+def compute_statistics(tablebase: Tablebase, most: int | None = None) -> TablebaseStatistics:
     """The counts and examples of a tablebase, or of its boards of up to ``most`` pieces.
 
     Raises ``FailureError`` if it is damaged.
     """
-    rules, card, table = tablebase.rules, tablebase.card, read(tablebase)
+    rules, card, table = tablebase.rules, tablebase.card, read_tablebase(tablebase)
     largest = card.pieces if most is None else min(most, card.pieces)
-    solver = Solver(rules, 1.0, table.base(largest))
+    solver = Solver(rules, 1.0, table.to_base(largest))
     examples: dict[str, str] = {}
     boards, positions = [], []
     for pieces, part in enumerate(card.layers[: largest + 1]):
-        lanes, occupied = boards_of_keys(table.keys[part], rules)
+        lanes, occupied = decode_board_keys(table.keys[part], rules)
         images = np.empty(len(lanes), np.int64)
-        _images(lanes, occupied, images, symmetries(rules))
-        boards.append(_count(table.values[part], images))
+        _count_images(lanes, occupied, images, build_symmetries(rules))
+        boards.append(_count_values(table.values[part], images))
         _add_examples(examples, "board", table.keys[part], table.values[part], rules)
         if pieces < largest and not rules.mover_chooses:
-            keys, values, sources = positions_of(solver, lanes, occupied)
-            every = _count(values, images[sources]).every
+            keys, values, sources = list_positions(solver, lanes, occupied)
+            every = _count_values(values, images[sources]).every
             keys, first = np.unique(keys, return_index=True)
-            positions.append(ValueCounts(_count(values[first], np.ones(len(keys), np.int64)).canonical, every))
+            positions.append(ValueCounts(_count_values(values[first], np.ones(len(keys), np.int64)).canonical, every))
             _add_examples(examples, "position", keys, values[first], rules)
-    return TablebaseFinding(rules, boards, positions, examples, first_turns(solver) if largest > 1 else [])
+    return TablebaseStatistics(rules, boards, positions, examples, list_first_turns(solver) if largest > 1 else [])
 
 
-def _count(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueCounts:
+def _count_values(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueCounts:
     canonical_ones = tuple(int((values == value).sum()) for value in VALUES)
     return ValueCounts(canonical_ones, tuple(int(images[values == value].sum()) for value in VALUES))
 
 
-def positions_of(
+def list_positions(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int8], NDArray[np.int64]]:
     """The positions after each gift on ``B`` boards: canonical key, value, board index; [P] each, with repeats."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
-    count = _with_hands(lanes, occupied, keys, values, sources, *solver.state, symmetries(solver.rules))
+    count = _list_positions(lanes, occupied, keys, values, sources, *solver.state, build_symmetries(solver.rules))
     return keys[:count], values[:count], sources[:count]
 
 
@@ -131,10 +131,10 @@ def _add_examples(
     examples: dict[str, str], kind: str, keys: NDArray[np.uint64], values: NDArray[np.int8], rules: Rules
 ) -> None:
     """Add the first board or position of each value that has no example yet."""
-    for value, word in WORDS.items():
+    for value, word in VALUE_WORDS.items():
         found = np.flatnonzero(values == value)[:1]
         if len(found) and f"{kind} {word}" not in examples:
-            lanes, occupied = boards_of_keys(keys[found], rules)
+            lanes, occupied = decode_board_keys(keys[found], rules)
             hand = NONE if kind == "board" else 0
             position = EMPTY._replace(
                 lanes=int(lanes[0]), occupied=int(occupied[0]), hand=hand
@@ -142,58 +142,61 @@ def _add_examples(
             examples[f"{kind} {word}"] = format_position(position, rules.name)
 
 
-def first_turns(solver: Solver) -> list[tuple[str, int, int]]:
+def list_first_turns(solver: Solver) -> list[tuple[str, int, int]]:
     """The turns after the first gift, piece 0 (where the mover chooses: on the empty board), up to symmetry.
 
     Each row: an example in notation, how many turns lead to an image of it, their value for the mover; best first.
     """
     rules = solver.rules
-    start = EMPTY if rules.mover_chooses else from_plies([], 0)
+    start = EMPTY if rules.mover_chooses else position_from_plies([], 0)
     found: dict[Position, tuple[str, int, int]] = {}
     for turn in solver.turns(start, distance=False):
         piece, hand = (turn.gift, NONE) if rules.mover_chooses else (0, turn.gift)
-        after = from_plies([(piece, turn.cell)], hand)
+        after = position_from_plies([(piece, turn.cell)], hand)
         form = canonical_position(after, rules)
         example, times, value = found.get(form, (format_position(after, rules.name), 0, turn.value))
         found[form] = example, times + 1, value
     return sorted(found.values(), key=lambda row: -row[2])
 
 
-def report(tablebases: Sequence[Tablebase]) -> str:
+def render_theory_page(tablebases: Sequence[Tablebase]) -> str:
     """The Markdown text about these tablebases, one for each variant."""
     page = (files("analytics.exact") / "theory_page.md").read_text(encoding="utf-8")
-    games, sections = map(_game, proofs()), ("\n".join(_section(finding(each))) for each in tablebases)
+    games, sections = (
+        map(_render_proof, read_proofs()),
+        ("\n".join(_render_section(compute_statistics(each))) for each in tablebases),
+    )
     return page.format(games="\n".join(games), sections="\n".join(sections))
 
 
-def proofs() -> list[GameProof]:
+def read_proofs() -> list[GameProof]:
     """The values of whole games that were proven, by name."""
     text = (files("analytics.exact") / "proofs.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return [GameProof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]
 
 
-def _game(proof: GameProof) -> str:
-    counts = f"{proof.lines} | {proof.symmetries} | {WORDS[proof.value]} | {proof.positions:,} | {proof.seconds}"
+def _render_proof(proof: GameProof) -> str:
+    counts = f"{proof.lines} | {proof.symmetries} | {VALUE_WORDS[proof.value]} | {proof.positions:,} | {proof.seconds}"
     return f"| {proof.rules} | {counts} |"
 
 
-def _section(found: TablebaseFinding) -> Iterator[str]:
+def _render_section(found: TablebaseStatistics) -> Iterator[str]:
     start = VALUES[found.boards[0].canonical.index(1)]
     first = "player who moves first" if found.rules.mover_chooses else "first giver"
     yield f"## {found.rules.name}\n"
-    yield f"The game is {WORDS[start]} for the {first}.\n"
-    yield from _counts("Boards", found.boards)
+    yield f"The game is {VALUE_WORDS[start]} for the {first}.\n"
+    yield from _render_counts("Boards", found.boards)
     if found.positions:
-        yield from _counts("Positions", found.positions)
-    yield from _turns(found)
+        yield from _render_counts("Positions", found.positions)
+    yield from _render_first_turns(found)
     yield "Examples with the fewest pieces:\n"
     for kind, example in found.examples.items():
         yield f"- {kind}: `{example}`"
     yield ""
 
 
-def _counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
+def _render_counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
     yield f"| {title} with pieces | canonical | won | drawn | lost | all | won % | drawn % | lost % |"
     yield "|---|" + "---:|" * 8
     for pieces, count in enumerate(counts):
@@ -203,7 +206,7 @@ def _counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
     yield ""
 
 
-def _turns(found: TablebaseFinding) -> Iterator[str]:
+def _render_first_turns(found: TablebaseStatistics) -> Iterator[str]:
     if not found.turns:
         return
     turns = "The first turns" if found.rules.mover_chooses else "The first turns after the gift of piece 0"
@@ -211,5 +214,5 @@ def _turns(found: TablebaseFinding) -> Iterator[str]:
     yield "| position after the turn | turns | value for the mover |"
     yield "|---|---:|---|"
     for example, times, value in found.turns:
-        yield f"| `{example}` | {times} | {WORDS[value]} |"
+        yield f"| `{example}` | {times} | {VALUE_WORDS[value]} |"
     yield ""

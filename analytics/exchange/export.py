@@ -11,17 +11,17 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from analytics.exchange import dataset, formats
-from analytics.exchange.formats import EpisodePart, ExportTarget
-from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
-from analytics.exchange.turns import EpisodeOptions, Episodes, episodes_of
-from analytics.questions.selection import select
+from analytics.exchange.formats import EpisodeBlock, ExportTarget
+from analytics.exchange.sequence import NAMED_PERSPECTIVES, ExportBlock, read_export_blocks
+from analytics.exchange.turns import EpisodeOptions, Episodes, build_episodes
+from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.files.local import temporary_beside
-from analytics.store.marker import require_outside
-from quarto.errors import FailureError, RequestError, nearest
+from analytics.store.marker import check_outside_archives
+from quarto.errors import FailureError, RequestError, describe_valid_names
 
 DATASET = "dataset"  # the form of a folder of tables
-FORMS = (*formats.TABLES, *formats.EPISODES, DATASET)
+FORMS = (*formats.TABLE_FORMATS, *formats.EPISODE_FORMATS, DATASET)
 ROWS = ("plies", "games")
 
 OnWritten = Callable[[int], None]  # called with the number of games written since the last call
@@ -49,21 +49,21 @@ class ExportRequest:
         )
         for name, value, known in named:
             if value is not None and value not in known:
-                raise RequestError(f"--{name} {value} is not known{nearest(value, known)}")
+                raise RequestError(f"--{name} {value} is not known{describe_valid_names(value, known)}")
         if self.sample is not None and self.sample < 1:
             raise RequestError(f"--sample {self.sample} is not a number of games: ask for at least 1, or leave it out")
         self._check_form()
 
     def _check_form(self) -> None:
         """Raise ``RequestError`` for a missing perspective and for options that have no effect on the form."""
-        if self.form in formats.EPISODES and self.perspective is None:
+        if self.form in formats.EPISODE_FORMATS and self.perspective is None:
             raise RequestError(
                 f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
                 "(the turns of that seat; the opponent is part of the environment), first (those of the first agent of "
                 "the pairing, in either seat) or mover (all turns, each for its mover)"
             )
         is_text = self.form == "text"
-        is_table = self.form in formats.TABLES
+        is_table = self.form in formats.TABLE_FORMATS
         form = f"csv by {self.rows}" if is_table and not is_text else self.form
         unused = {
             "--perspective": self.perspective is not None and form in ("text", "csv by games"),
@@ -73,7 +73,7 @@ class ExportRequest:
             "--license": self.licence != "unknown" and self.form != DATASET,
         }
         if self.form == DATASET:
-            if not dataset.LICENCE.fullmatch(self.licence):
+            if not dataset.LICENCE_NAME.fullmatch(self.licence):
                 raise RequestError(
                     f"--license {self.licence!r} is no name of a licence as the Hub has it: cc0-1.0, cc-by-4.0, mit"
                 )
@@ -88,7 +88,7 @@ class ExportRequest:
                 raise RequestError(f"{name} has no effect on format {form}: leave it out")
 
 
-class Exported(NamedTuple):
+class ExportSummary(NamedTuple):
     """Counts of what was written."""
 
     games: int
@@ -96,14 +96,14 @@ class Exported(NamedTuple):
     steps: int | None = None
 
 
-def export(
+def write_export(
     opened: OpenArchive,
     request: ExportRequest,
     output: Path,
     force: bool = False,
     on_written: OnWritten | None = None,
     about: Mapping[str, Any] = MappingProxyType({}),
-) -> Exported:
+) -> ExportSummary:
     """Write selected games to ``output``, a new file (minari, dataset: a folder); ``force`` replaces an existing one.
 
     ``about`` is further metadata of a Minari dataset, or other values than the usual ones.
@@ -111,45 +111,45 @@ def export(
     Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
     ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
     """
-    _check_target(request, output, force)
+    _check_output(request, output, force)
     if request.form == DATASET:
-        chosen = select(opened, request.where)
-        with _temporary(output, force) as (path, _):
+        chosen = select_games(opened, request.where)
+        with _write_atomically(output, force) as (path, _):
             path.mkdir()
             dataset.write_dataset(chosen, path, request.licence)
-        return Exported(chosen.games)
-    games, chunks = _chosen(opened, request, on_written)
-    with _temporary(output, force) as (path, room):
-        if request.form in formats.TABLES:
+        return ExportSummary(chosen.games)
+    games, chunks = _select_blocks(opened, request, on_written)
+    with _write_atomically(output, force) as (path, room):
+        if request.form in formats.TABLE_FORMATS:
             with path.open("xb") as out:
                 _write_table(chunks, request, out)
-            return Exported(games)
-        metadata = {"dataset_id": output.name, "description": description(request), **about}
+            return ExportSummary(games)
+        metadata = {"dataset_id": output.name, "description": describe_dataset(request), **about}
         episodes, steps = _write_episodes(chunks, request, ExportTarget(path, room, metadata))
         if not episodes:
             raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
-        return Exported(games, episodes, steps)
+        return ExportSummary(games, episodes, steps)
 
 
-def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exported:
+def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> ExportSummary:
     """Write selected games as text or csv to a stream. Raises as ``export`` does."""
-    if request.form not in formats.TABLES:
+    if request.form not in formats.TABLE_FORMATS:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
-    games, chunks = _chosen(opened, request, None)
+    games, chunks = _select_blocks(opened, request, None)
     _write_table(chunks, request, out)
-    return Exported(games)
+    return ExportSummary(games)
 
 
-def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
+def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
     """Raise ``RequestError`` for a path that must not be written to."""
-    require_outside(output)
+    check_outside_archives(output)
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
     if request.form == "minari":
-        formats.check_name(output.name)
+        formats.check_minari_name(output.name)
     if not output.exists() and not output.is_symlink():
         return
-    is_same = {"minari": formats.is_dataset, DATASET: dataset.is_dataset}.get(request.form)
+    is_same = {"minari": formats.is_minari_dataset, DATASET: dataset.is_dataset}.get(request.form)
     if request.form == DATASET and output.is_dir() and not any(output.iterdir()):
         return
     if not force:
@@ -160,59 +160,59 @@ def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
         raise RequestError(f"--output {output} exists and is not {kind}, so --force does not replace it: name another")
 
 
-def _chosen(
+def _select_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
-) -> tuple[int, Iterator[GameChunk]]:
+) -> tuple[int, Iterator[ExportBlock]]:
     """The number of selected games, and the games. Errors in the request are raised here, not by the iterator."""
-    selection = select(opened, request.where)
+    selection = select_games(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
         raise RequestError(f"--sample {request.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
 
-    def passing() -> Iterator[GameChunk]:
-        for chunk in games_in_order(selection, request.sample, request.seed):
+    def yield_blocks() -> Iterator[ExportBlock]:
+        for chunk in read_export_blocks(selection, request.sample, request.seed):
             yield chunk
             if on_written:
-                on_written(len(chunk.chosen.game_id))
+                on_written(len(chunk.block.game_id))
 
-    return request.sample or selection.games, passing()
+    return request.sample or selection.games, yield_blocks()
 
 
-def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> None:
+def _write_table(chunks: Iterable[ExportBlock], request: ExportRequest, out: BinaryIO) -> None:
     """Write games as text or csv."""
-    out.writelines(formats.TABLES[request.form](chunks, request.rows == "games", request.perspective or "mover"))
+    out.writelines(formats.TABLE_FORMATS[request.form](chunks, request.rows == "games", request.perspective or "mover"))
 
 
-def episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
+def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
     """Yield selected games as arrays, at most ``CHUNK_GAMES`` at a time. Raises as ``export`` does."""
-    _, chunks = _chosen(opened, request, None)
-    return ((part.chunk, part.episodes) for part in _episodes(chunks, request))
+    _, chunks = _select_blocks(opened, request, None)
+    return ((part.source, part.episodes) for part in _build_episodes(chunks, request))
 
 
-def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[EpisodePart]:
+def _build_episodes(chunks: Iterable[ExportBlock], request: ExportRequest) -> Iterator[EpisodeBlock]:
     for chunk in chunks:
-        seat = chunk.seat(request.perspective or "mover")
+        seat = chunk.perspective_seat(request.perspective or "mover")
         options = EpisodeOptions(seat, request.imposed, request.masks, chunk.record.rules.mover_chooses)
-        found = episodes_of(chunk.chosen.opening, chunk.chosen.games, options, chunk.record.rules.tables)
-        yield EpisodePart(chunk, options, found)
+        found = build_episodes(chunk.block.opening, chunk.block.games, options, chunk.record.rules.tables)
+        yield EpisodeBlock(chunk, options, found)
 
 
-def _write_episodes(chunks: Iterable[GameChunk], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
+def _write_episodes(chunks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
     """Write games as episodes; returns how many, and how many steps they have."""
     count, steps = 0, 0
 
-    def counted() -> Iterator[EpisodePart]:
+    def yield_blocks() -> Iterator[EpisodeBlock]:
         nonlocal count, steps
-        for part in _episodes(chunks, request):
+        for part in _build_episodes(chunks, request):
             count += len(part.episodes.steps)
             steps += len(part.episodes.actions)
             if len(part.episodes.steps):
                 yield part
 
-    formats.EPISODES[request.form](counted(), target)
+    formats.EPISODE_FORMATS[request.form](yield_blocks(), target)
     return count, steps
 
 
-def description(request: ExportRequest) -> str:
+def describe_dataset(request: ExportRequest) -> str:
     """The description that is stored in a dataset."""
     chosen = f"games where {request.where}" if request.where else "all games"
     drawn = f", {request.sample} of them drawn by seed {request.seed}" if request.sample is not None else ""
@@ -223,7 +223,7 @@ def description(request: ExportRequest) -> str:
 
 
 @contextmanager
-def _temporary(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
+def _write_atomically(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
     """A path to write to, which is renamed to ``output`` at the end, and a folder for intermediate files."""
     room = temporary_beside(output)
     try:

@@ -32,39 +32,39 @@ from msgspec import UNSET, structs
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from analytics.exchange.sequence import GameChunk
-from analytics.exchange.text import plies_text, text_of
-from analytics.exchange.turns import BOTH_SEATS, OBSERVED, EpisodeOptions, Episodes
-from analytics.questions.columns import csv_of
-from analytics.store.records import RunRecord, dump
+from analytics.exchange.sequence import ExportBlock
+from analytics.exchange.text import format_games, format_plies
+from analytics.exchange.turns import BOTH_SEATS, OBSERVATION_SIZE, EpisodeOptions, Episodes
+from analytics.questions.columns import to_csv
+from analytics.store.records import RunRecord, encode_record
 from quarto.batch import ENDINGS
-from quarto.errors import RequestError, of_extra
-from quarto.observations import TURNS
+from quarto.errors import RequestError, require_extra
+from quarto.observations import TURN_CODES
 from quarto.rules import NONE, PIECES
 
-BLOCK = 1 << 20  # bytes copied at a time
-LEVEL = 1  # of deflate: a board is mostly -1
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
+COPY_BYTES = 1 << 20  # bytes copied at a time
+COMPRESSION_LEVEL = 1  # of deflate: a board is mostly -1
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
 
-ROW_GROUP = 65536  # of RLDS
+ROW_GROUP_ROWS = 65536  # of RLDS
 NO_ACTION = -1  # of a step without a decision; no valid action
 
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
-DATA = "data"  # the folder inside a dataset's folder
-MAIN, METADATA = "main_data.hdf5", "metadata.json"
-NEEDED = ("gymnasium", "h5py", "PIL", "minari")  # Minari imports h5py and Pillow without asking for them
-SETS = ("author", "author_email")  # metadata that Minari takes as sets
-BATCH = 1000  # episodes for which there must be room on the disk
-ROOM = 64 << 20  # bytes that a batch needs at most, with what the library still has in memory
+MINARI_DATA_FOLDER = "data"  # the folder inside a dataset's folder
+MINARI_MAIN_FILE, MINARI_METADATA_FILE = "main_data.hdf5", "metadata.json"
+MINARI_PACKAGES = ("gymnasium", "h5py", "PIL", "minari")  # Minari imports h5py and Pillow without asking for them
+MINARI_SET_KEYS = ("author", "author_email")  # metadata that Minari takes as sets
+MINARI_BATCH = 1000  # episodes for which there must be room on the disk
+FREE_BYTES = 64 << 20  # bytes that a batch needs at most, with what the library still has in memory
 ZEROS = bytes(1 << 20)
 
 Item = TypeVar("Item")
 
 
-class EpisodePart(NamedTuple):
+class EpisodeBlock(NamedTuple):
     """Some games, and their turns as episodes."""
 
-    chunk: GameChunk
+    source: ExportBlock
     options: EpisodeOptions
     episodes: Episodes
 
@@ -73,41 +73,43 @@ class ExportTarget(NamedTuple):
     """Where episodes are written to."""
 
     path: Path  # of the new file or folder
-    aside: Path  # an empty folder for parts of it
+    scratch: Path  # an empty folder for parts of it
     about: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description``, and more if there is
 
 
 # Tables.
 
 
-def text_lines(chunks: Iterable[GameChunk], _by_game: bool, _perspective: str) -> Iterator[bytes]:
+def format_text_lines(chunks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
     """Yield games as lines of text; a whole run has a line with its record before its games."""
     recorded = set[str]()
     for chunk in chunks:
-        if chunk.whole and chunk.record.run_id not in recorded:
+        if chunk.whole_run_number and chunk.record.run_id not in recorded:
             recorded.add(chunk.record.run_id)
-            yield record_line(chunk.record, chunk.whole)
-        named = (chunk.record.run_id, chunk.chosen.game_id) if chunk.whole else ()
-        yield text_of(chunk.heading, chunk.chosen.games, *named)
+            yield format_record_line(chunk.record, chunk.whole_run_number)
+        named = (chunk.record.run_id, chunk.block.game_id) if chunk.whole_run_number else ()
+        yield format_games(chunk.heading, chunk.block.games, *named)
 
 
-def record_line(record: RunRecord, number: int) -> bytes:
+def format_record_line(record: RunRecord, number: int) -> bytes:
     """The record of a run as a line; ``number`` says in what order runs began. What an archive notes is left out."""
     plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=(), derived=UNSET)
-    return json.dumps(json.loads(dump(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(json.loads(encode_record(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def csv_lines(chunks: Iterable[GameChunk], by_game: bool, perspective: str, quoted: bool = False) -> Iterator[bytes]:
+def format_csv_lines(
+    chunks: Iterable[ExportBlock], by_game: bool, perspective: str, quoted: bool = False
+) -> Iterator[bytes]:
     """Yield a row a ply, or a row a game with its plies as text; ``quoted``: texts are safe in spreadsheets.
 
     Outcomes are those from ``perspective``.
     """
     for number, chunk in enumerate(chunks):
-        rows = _game_rows(chunk) if by_game else _ply_rows(chunk, perspective)
-        yield csv_of(rows, number == 0, quoted)
+        rows = _build_game_rows(chunk) if by_game else _build_ply_rows(chunk, perspective)
+        yield to_csv(rows, number == 0, quoted)
 
 
-def _game_columns(chunk: GameChunk) -> pl.DataFrame:
+def _build_game_columns(chunk: ExportBlock) -> pl.DataFrame:
     """[G] the columns of each game without its plies."""
     heading, record, chosen, *_ = chunk
     games = chosen.games
@@ -126,23 +128,23 @@ def _game_columns(chunk: GameChunk) -> pl.DataFrame:
     )
 
 
-def _game_rows(chunk: GameChunk) -> pl.DataFrame:
+def _build_game_rows(chunk: ExportBlock) -> pl.DataFrame:
     """[G] a row a game, with its plies as text."""
-    return _game_columns(chunk).with_columns(game=pl.Series(plies_text(chunk.chosen.games), dtype=pl.String))
+    return _build_game_columns(chunk).with_columns(game=pl.Series(format_plies(chunk.block.games), dtype=pl.String))
 
 
-def _ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
+def _build_ply_rows(chunk: ExportBlock, perspective: str) -> pl.DataFrame:
     """[R] a row a ply, game by game, with the outcome from a perspective."""
-    games = chunk.chosen.games
+    games = chunk.block.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
-    player = seat if chunk.seat(perspective) == BOTH_SEATS else chunk.seat(perspective)
+    player = seat if chunk.perspective_seat(perspective) == BOTH_SEATS else chunk.perspective_seat(perspective)
     winner = games.winner[game]
     outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
-    return _game_columns(chunk)[game].with_columns(
+    return _build_game_columns(chunk)[game].with_columns(
         ply=ply.astype(np.int32),
         seat=seat.astype(np.int32),
-        imposed=(ply < chunk.chosen.opening[game]).astype(np.int32),
+        imposed=(ply < chunk.block.opening[game]).astype(np.int32),
         piece=games.pieces[ply, game].astype(np.int32),
         cell=games.cells[ply, game].astype(np.int32),
         **{f"outcome_{perspective}": outcome.astype(np.int32)},
@@ -152,13 +154,13 @@ def _ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
 # Episodes.
 
 
-def _arrays_of(part: EpisodePart) -> dict[str, NDArray[np.generic]]:
+def _build_d3rlpy_arrays(part: EpisodeBlock) -> dict[str, NDArray[np.generic]]:
     """The arrays of some episodes, ``S`` rows each. This format has no final observations."""
     episodes = part.episodes
     decided = np.ones(len(episodes.observations), np.bool_)
-    decided[episodes.final] = False
+    decided[episodes.final_observation] = False
     terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
-    terminals[episodes.last], timeouts[episodes.last] = episodes.terminated, ~episodes.terminated
+    terminals[episodes.last_step], timeouts[episodes.last_step] = episodes.terminated, ~episodes.terminated
     arrays: dict[str, NDArray[np.generic]] = {
         "observations": episodes.observations[decided],
         "actions": episodes.actions,
@@ -170,40 +172,40 @@ def _arrays_of(part: EpisodePart) -> dict[str, NDArray[np.generic]]:
     return arrays | ({"action_masks": episodes.masks[decided]} if part.options.masks else {})
 
 
-def write_d3rlpy(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
+def write_d3rlpy(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
     """Write episodes as a file of arrays, whose lengths are not known before all parts are. Raises ``OSError``."""
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
     for part in parts:
         steps += len(part.episodes.actions)
-        arrays = _arrays_of(part)
+        arrays = _build_d3rlpy_arrays(part)
         for name, array in arrays.items():
-            with (to.aside / name).open("ab") as rows:
+            with (to.scratch / name).open("ab") as rows:
                 rows.write(np.ascontiguousarray(array).data)
-    with zipfile.ZipFile(to.path, "x", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as packed:
+    with zipfile.ZipFile(to.path, "x", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as packed:
         for name, array in arrays.items():  # the arrays of all parts differ only in their lengths
-            entry = zipfile.ZipInfo(f"{name}.npy", EPOCH)
+            entry = zipfile.ZipInfo(f"{name}.npy", ZIP_EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            with packed.open(entry, "w", force_zip64=True) as out, (to.aside / name).open("rb") as rows:
+            with packed.open(entry, "w", force_zip64=True) as out, (to.scratch / name).open("rb") as rows:
                 shape = steps, *array.shape[1:]
                 header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(out, header)
-                shutil.copyfileobj(rows, out, BLOCK)
+                shutil.copyfileobj(rows, out, COPY_BYTES)
 
 
-def _rows_of(part: EpisodePart) -> pl.DataFrame:
+def _build_episode_rows(part: EpisodeBlock) -> pl.DataFrame:
     """[E] a row an episode: the columns of its game, and its steps."""
     episodes = part.episodes
-    steps = _steps(episodes, part.options)
+    steps = _build_step_rows(episodes, part.options)
     number = np.repeat(np.arange(len(episodes.game)), episodes.steps + 1)
     fields = pl.struct(steps.columns).alias("steps")
     nested = steps.with_columns(episode=number).group_by("episode", maintain_order=True).agg(fields)
-    return _game_columns(part.chunk)[episodes.game].with_columns(nested["steps"])
+    return _build_game_columns(part.source)[episodes.game].with_columns(nested["steps"])
 
 
-def _steps(episodes: Episodes, options: EpisodeOptions) -> pl.DataFrame:
+def _build_step_rows(episodes: Episodes, options: EpisodeOptions) -> pl.DataFrame:
     """[S + E] all steps. The last one of each episode has the final observation and no action."""
-    final = episodes.final
+    final = episodes.final_observation
     rows = len(episodes.observations)
     is_last = np.zeros(rows, np.bool_)
     is_last[final] = True
@@ -218,7 +220,7 @@ def _steps(episodes: Episodes, options: EpisodeOptions) -> pl.DataFrame:
         "is_first": np.roll(is_last, 1),
         "is_last": is_last,
         "is_terminal": is_terminal,
-        "observation": pl.Series(episodes.observations, dtype=pl.Array(pl.Int8, OBSERVED)),
+        "observation": pl.Series(episodes.observations, dtype=pl.Array(pl.Int8, OBSERVATION_SIZE)),
         "action": action,
         "reward": reward,
         "discount": discount,
@@ -228,11 +230,11 @@ def _steps(episodes: Episodes, options: EpisodeOptions) -> pl.DataFrame:
         flags[~is_last] = episodes.imposed
         columns["imposed"] = flags
     if options.masks:
-        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, TURNS))
+        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, TURN_CODES))
     return pl.DataFrame(columns)
 
 
-def write_rlds(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
+def write_rlds(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
     """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
 
     Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
@@ -240,73 +242,80 @@ def write_rlds(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
     """
     stored = []
     for number, part in enumerate(parts):
-        stored.append(to.aside / f"{number:06d}.arrow")
-        _rows_of(part).write_ipc(stored[-1])
+        stored.append(to.scratch / f"{number:06d}.arrow")
+        _build_episode_rows(part).write_ipc(stored[-1])
     if stored:
-        pl.scan_ipc(stored).sink_parquet(to.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP)
+        pl.scan_ipc(stored).sink_parquet(
+            to.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
+        )
 
 
-def check_name(name: str) -> None:
+def check_minari_name(name: str) -> None:
     """Raise ``RequestError`` unless Minari accepts a folder of this name as a dataset, and is installed."""
     if not DATASET_ID.fullmatch(name):
         raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
-    check_library()
+    check_minari_library()
 
 
-def check_library() -> None:
+def check_minari_library() -> None:
     """Raise ``RequestError`` unless all that Minari needs to write is installed."""
-    with of_extra("minari", "a Minari dataset"):
-        for name in NEEDED:
+    with require_extra("minari", "a Minari dataset"):
+        for name in MINARI_PACKAGES:
             import_module(name)
 
 
-def is_dataset(folder: Path) -> bool:
+def is_minari_dataset(folder: Path) -> bool:
     """Whether a folder holds a Minari dataset and nothing else."""
     inside = {path.name for path in folder.iterdir()}
-    return inside == {DATA} and {path.name for path in (folder / DATA).iterdir()} <= {MAIN, METADATA}
+    return inside == {MINARI_DATA_FOLDER} and {path.name for path in (folder / MINARI_DATA_FOLDER).iterdir()} <= {
+        MINARI_MAIN_FILE,
+        MINARI_METADATA_FILE,
+    }
 
 
-def write_minari(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
+def write_minari(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
     """Write episodes to a new dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
-    check_library()
+    check_minari_library()
     import minari
     from gymnasium.spaces import Box, Discrete
     from minari.dataset.minari_storage import MinariStorage
 
     to.path.mkdir(parents=True)
-    observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(TURNS)
-    data = to.path.resolve() / DATA  # Minari does not know the size of a dataset in a relative folder
+    observations, actions = Box(NONE, PIECES - 1, (OBSERVATION_SIZE,), np.int8), Discrete(TURN_CODES)
+    data = to.path.resolve() / MINARI_DATA_FOLDER  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
     known = list[tuple[np.bytes_, NDArray[np.int64]]]()
-    storage.update_episodes(_with_room(_buffers(parts, known), data))
+    storage.update_episodes(_yield_with_disk_checks(_build_minari_buffers(parts, known), data))
     episodes = ({"run_id": run, "game_id": game} for run, games in known for game in games)
-    storage.update_episode_metadata(_with_room(episodes, data))
-    sets = {name: set(to.about[name]) for name in SETS if name in to.about}
+    storage.update_episode_metadata(_yield_with_disk_checks(episodes, data))
+    sets = {name: set(to.about[name]) for name in MINARI_SET_KEYS if name in to.about}
     storage.update_metadata({"minari_version": minari.__version__, **to.about, **sets})
 
 
-def _with_room(items: Iterable[Item], data: Path) -> Iterator[Item]:
+def _yield_with_disk_checks(items: Iterable[Item], data: Path) -> Iterator[Item]:
     """The same items, one an episode. Raises ``OSError`` before the disk is full: the library would crash."""
     for number, item in enumerate(items):
-        if number % BATCH == 0:
+        if number % MINARI_BATCH == 0:
             with TemporaryFile(dir=data, buffering=0) as file:
-                file.seek((data / MAIN).stat().st_size)  # a limit on the size of files is met here too
-                for _ in range(ROOM // len(ZEROS)):
+                file.seek((data / MINARI_MAIN_FILE).stat().st_size)  # a limit on the size of files is met here too
+                for _ in range(FREE_BYTES // len(ZEROS)):
                     file.write(ZEROS)
         yield item
 
 
-def _buffers(parts: Iterable[EpisodePart], known: list[tuple[np.bytes_, NDArray[np.int64]]]) -> Iterator[Any]:
+def _build_minari_buffers(
+    parts: Iterable[EpisodeBlock], known: list[tuple[np.bytes_, NDArray[np.int64]]]
+) -> Iterator[Any]:
     """Minari's buffer of each episode; ``known`` grows by the runs and the ids of their games."""
     from minari.data_collector import EpisodeBuffer
 
     for chunk, options, episodes in parts:
-        known.append((np.bytes_(chunk.record.run_id), chunk.chosen.game_id[episodes.game]))
-        for number, last in enumerate(episodes.last.tolist()):
-            yield EpisodeBuffer(**_arrays(episodes, number, last, options))
+        known.append((np.bytes_(chunk.record.run_id), chunk.block.game_id[episodes.game]))
+        for number, last in enumerate(episodes.last_step.tolist()):
+            yield EpisodeBuffer(**_build_buffer_arrays(episodes, number, last, options))
 
 
-def _arrays(episodes: Episodes, number: int, last: int, options: EpisodeOptions) -> dict[str, Any]:
+def _build_buffer_arrays(episodes: Episodes, number: int, last: int, options: EpisodeOptions) -> dict[str, Any]:
     """The arrays of one episode, whose last step is ``last``. Infos have one entry more than there are steps."""
     steps, over = int(episodes.steps[number]), bool(episodes.terminated[number])
     taken = slice(last + 1 - steps, last + 1)
@@ -327,12 +336,12 @@ def _arrays(episodes: Episodes, number: int, last: int, options: EpisodeOptions)
     }
 
 
-TABLES: Mapping[str, Callable[[Iterable[GameChunk], bool, str], Iterator[bytes]]] = {
-    "text": text_lines,
-    "csv": csv_lines,
-    "spreadsheet": partial(csv_lines, quoted=True),
+TABLE_FORMATS: Mapping[str, Callable[[Iterable[ExportBlock], bool, str], Iterator[bytes]]] = {
+    "text": format_text_lines,
+    "csv": format_csv_lines,
+    "spreadsheet": partial(format_csv_lines, quoted=True),
 }
-EPISODES: Mapping[str, Callable[[Iterable[EpisodePart], ExportTarget], None]] = {
+EPISODE_FORMATS: Mapping[str, Callable[[Iterable[EpisodeBlock], ExportTarget], None]] = {
     "minari": write_minari,
     "d3rlpy": write_d3rlpy,
     "rlds": write_rlds,

@@ -21,20 +21,20 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.exchange.sequence import IMPORTED
-from analytics.exchange.text import Heading, ParsedText, Tags, text_of
+from analytics.exchange.sequence import IMPORTED_KEY
+from analytics.exchange.text import Heading, ParsedText, Tags, format_games
 from analytics.store import ranges
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, games_at, united
-from analytics.store.range_files import read_games, store_range
+from analytics.store.blocks import RangeGames, merge_games, select_games
+from analytics.store.range_files import read_games, write_range
 from analytics.store.ranges import first_game_id
-from analytics.store.records import RunRecord, now, run_id_of
+from analytics.store.records import RunRecord, compute_run_id, format_current_time
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
 
 FILE_GAMES = 1 << 18  # of a file, at most
-PATIENCE = 600.0  # seconds in which another process may import the same games
+LOCK_SECONDS = 600.0  # seconds in which another process may import the same games
 
 
 class ImportedPlayer:
@@ -45,7 +45,7 @@ class ImportedPlayer:
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
-TARGET = f"{ImportedPlayer.__module__}.{ImportedPlayer.__qualname__}"
+IMPORTED_PLAYER_TARGET = f"{ImportedPlayer.__module__}.{ImportedPlayer.__qualname__}"
 
 
 class ImportedRun(NamedTuple):
@@ -67,67 +67,67 @@ def import_games(
     ``RequestError`` if the archive has other games of a whole run, ``FailureError`` if it cannot be written.
     """
     done, single = list[ImportedRun](), np.ones(len(text.tags), np.bool_)
-    for run in [*whole_runs(text, rules)]:
+    for run in [*list_whole_runs(text, rules)]:
         single[run.rows] = False
-        heading = _heading(text.known[text.tags[run.rows[0]]])
+        heading = _build_heading(text.distinct_tags[text.tags[run.rows[0]]])
         done.append(ImportedRun(run.record.run_id, heading, len(run.rows), add_whole_run(archive, run)))
     return done + [
         run
-        for parts in _runs(text.taken(single))
-        for run in _add_new_or_more(archive, parts, rules[parts[0].heading.rules], code, command)
+        for parts in _group_blocks_by_run(text.select(single))
+        for run in _add_or_extend(archive, parts, rules[parts[0].heading.rules], code, command)
     ]
 
 
-class HeadingGames(NamedTuple):
+class ImportBlock(NamedTuple):
     """The games of one heading in a text."""
 
     heading: Heading
     games: Games
     numbers: NDArray[np.int64]  # [G] of the games in the text, ascending
 
-    def beyond(self, games: int) -> HeadingGames:
+    def without_first(self, games: int) -> ImportBlock:
         """These without the first ones."""
-        return HeadingGames(self.heading, games_at(self.games, slice(games, None)), self.numbers[games:])
+        return ImportBlock(self.heading, select_games(self.games, slice(games, None)), self.numbers[games:])
 
 
-def _runs(text: ParsedText) -> Iterator[list[HeadingGames]]:
+def _group_blocks_by_run(text: ParsedText) -> Iterator[list[ImportBlock]]:
     """The games of each run by heading, in the order in which they are exported."""
-    headings = [_heading(tags) for tags in text.known]
+    headings = [_build_heading(tags) for tags in text.distinct_tags]
     of_heading: dict[Heading, list[int]] = {}
     for at in np.unique(text.tags).tolist():
         of_heading.setdefault(headings[at], []).append(at)
     for _, run in groupby(sorted(of_heading), key=lambda heading: heading[:4]):
         numbers = ((heading, np.flatnonzero(np.isin(text.tags, of_heading[heading]))) for heading in run)
-        yield [HeadingGames(heading, games_at(text.games, chosen), chosen) for heading, chosen in numbers]
+        yield [ImportBlock(heading, select_games(text.games, chosen), chosen) for heading, chosen in numbers]
 
 
-def _heading(tags: Tags) -> Heading:
+def _build_heading(tags: Tags) -> Heading:
     return Heading(tags.rules, tags.event, tags.date, tags.opening, tags.agent_0, tags.agent_1)
 
 
-def _spec(parts: list[HeadingGames], rules: Rules) -> dict[str, Any]:
+def _build_run_spec(parts: list[ImportBlock], rules: Rules) -> dict[str, Any]:
     """The spec of a run, which holds a hash of its games and, if pairings take turns in the text, of their order."""
     heading = parts[0].heading
     labels = sorted({label for each in parts for label in (each.heading.agent_0, each.heading.agent_1)})
     digest = hashlib.sha256()
     for each in parts:
-        digest.update(text_of(each.heading, each.games))
-    pairing = np.repeat(np.arange(len(parts)), [len(each.numbers) for each in parts])[_order(parts)]
+        digest.update(format_games(each.heading, each.games))
+    pairing = np.repeat(np.arange(len(parts)), [len(each.numbers) for each in parts])[_sort_by_text_order(parts)]
     turns = (
         {} if (np.diff(pairing) >= 0).all() else {"order": hashlib.sha256(pairing.astype("<i4").tobytes()).hexdigest()}
     )
     return {
         "rules": asdict(rules),
-        "agents": [{"label": label, "target": TARGET, "params": {}} for label in labels],
+        "agents": [{"label": label, "target": IMPORTED_PLAYER_TARGET, "params": {}} for label in labels],
         "pairings": [[labels.index(each.heading.agent_0), labels.index(each.heading.agent_1)] for each in parts],
         "seed": 0,
         "opening_plies": heading.opening,
         "seats": "fixed",
-        IMPORTED: {"event": heading.event, "date": heading.date, "sha256": digest.hexdigest(), **turns},
+        IMPORTED_KEY: {"event": heading.event, "date": heading.date, "sha256": digest.hexdigest(), **turns},
     }
 
 
-def _order(parts: Sequence[HeadingGames]) -> NDArray[np.int64]:
+def _sort_by_text_order(parts: Sequence[ImportBlock]) -> NDArray[np.int64]:
     """[G] the games of all parts, one part after the other, in the order of the text."""
     return np.argsort(np.concatenate([each.numbers for each in parts]))
 
@@ -140,88 +140,92 @@ class _StoredPairing(NamedTuple):
     games: int  # in the run
 
 
-def _add_new_or_more(
-    archive: Archive, parts: list[HeadingGames], rules: Rules, code: Mapping[str, Any], command: str
+def _add_or_extend(
+    archive: Archive, parts: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
     """Add the games of parts that have one event, date and opening, each to the run that has its first games."""
-    spec = _spec(parts, rules)
-    if archive.run(run_id_of(spec)) is not None:  # also if its import was interrupted before all players had games
-        yield _add(archive, parts, spec, code, command)
+    spec = _build_run_spec(parts, rules)
+    if (
+        archive.find_run(compute_run_id(spec)) is not None
+    ):  # also if its import was interrupted before all players had games
+        yield _add_run(archive, parts, spec, code, command)
         return
-    known = [_known(archive, part, rules) for part in parts]
+    known = [_find_stored_pairing(archive, part, rules) for part in parts]
     for record in {found.record.run_id: found.record for found in known if found}.values():
         of_run = [
             part for part, found in zip(parts, known, strict=True) if found and found.record.run_id == record.run_id
         ]
-        yield _extend(archive, record, of_run, rules)
+        yield _extend_run(archive, record, of_run, rules)
     new = [part for part, found in zip(parts, known, strict=True) if not found]
     if new:
-        yield _add(archive, new, _spec(new, rules), code, command)
+        yield _add_run(archive, new, _build_run_spec(new, rules), code, command)
 
 
-def _known(archive: Archive, part: HeadingGames, rules: Rules) -> _StoredPairing | None:
+def _find_stored_pairing(archive: Archive, part: ImportBlock, rules: Rules) -> _StoredPairing | None:
     """The pairing with the most games of which the games of a part are a continuation or a beginning."""
     heading = part.heading
-    text = text_of(heading, part.games)
+    text = format_games(heading, part.games)
     found = []
-    for record in archive.runs():
-        source = record.spec.get(IMPORTED)
+    for record in archive.load_runs():
+        source = record.spec.get(IMPORTED_KEY)
         if source is None or record.rules != rules or record.spec["opening_plies"] != heading.opening:
             continue
         if (source["event"], source["date"]) != (heading.event, heading.date):
             continue
         for pairing, labels in enumerate(record.pairings):
             if labels == (heading.agent_0, heading.agent_1):
-                stored, count = _stored_text(archive, record.run_id, pairing, heading)
+                stored, count = _read_pairing_text(archive, record.run_id, pairing, heading)
                 if count and (text.startswith(stored) or stored.startswith(text)):
                     found.append(_StoredPairing(record, pairing, count))
     return max(found, key=lambda each: each.games, default=None)
 
 
-def _stored_text(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
+def _read_pairing_text(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
     """The text of a pairing's games in the order in which they were imported, and their number."""
-    found = [read_games(archive, run_id, stored) for stored in archive.ranges(run_id)]
-    found = [games.taken(games.pairing == pairing) for games in found]
-    texts = [text_of(heading, games.games) for games in found if len(games.game_id)]
+    found = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
+    found = [games.select_rows(games.pairing == pairing) for games in found]
+    texts = [format_games(heading, games.games) for games in found if len(games.game_id)]
     return b"".join(texts), sum(len(games.game_id) for games in found)
 
 
-def _extend(archive: Archive, record: RunRecord, parts: list[HeadingGames], rules: Rules) -> ImportedRun:
+def _extend_run(archive: Archive, record: RunRecord, parts: list[ImportBlock], rules: Rules) -> ImportedRun:
     """Add to a run the games of parts that it lacks."""
-    with archive.only_writer(record.run_id, PATIENCE):
+    with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
         for part in parts:
-            found = _known(archive, part, rules)
+            found = _find_stored_pairing(archive, part, rules)
             if found is None:
                 raise FailureError(
                     f"run {record.run_id} was extended with other games meanwhile: run the same command again"
                 )
             if found.games < len(part.numbers):
-                lacking.append((found.pairing, part.beyond(found.games)))
-        held = archive.ranges(record.run_id)
-        added = _store(archive, record, lacking, int(held.ends[-1]))
+                lacking.append((found.pairing, part.without_first(found.games)))
+        held = archive.list_effective_ranges(record.run_id)
+        added = _write_missing_games(archive, record, lacking, int(held.ends[-1]))
     sizes = [len(part.numbers) for part in parts]
-    archive.save_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
+    archive.write_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
     return ImportedRun(record.run_id, parts[0].heading, sum(sizes), added)
 
 
-def _add(
-    archive: Archive, parts: list[HeadingGames], spec: dict[str, Any], code: Mapping[str, Any], command: str
+def _add_run(
+    archive: Archive, parts: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
-    run_id = run_id_of(spec)
+    run_id = compute_run_id(spec)
     sizes = [len(part.numbers) for part in parts]
-    known = archive.run(run_id)
-    number = known.number if known else archive.next_number()
-    record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
+    known = archive.find_run(run_id)
+    number = known.number if known else archive.compute_next_run_number()
+    record = known or RunRecord(run_id, spec, code, max(sizes), format_current_time(), command=command, number=number)
     if known is None:
-        archive.save_run(record)
-    with archive.only_writer(run_id, PATIENCE):
-        added = _store(archive, record, [*enumerate(parts)])
+        archive.write_run(record)
+    with archive.lock_run(run_id, LOCK_SECONDS):
+        added = _write_missing_games(archive, record, [*enumerate(parts)])
     archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
     return ImportedRun(run_id, parts[0].heading, sum(sizes), added)
 
 
-def _store(archive: Archive, record: RunRecord, parts: Sequence[tuple[int, HeadingGames]], first: int = 0) -> int:
+def _write_missing_games(
+    archive: Archive, record: RunRecord, parts: Sequence[tuple[int, ImportBlock]], first: int = 0
+) -> int:
     """Write what the archive lacks of games by pairing; how many it were.
 
     They are numbered from ``first`` on in the order of the text, through all pairings. With imposed openings, pairs of
@@ -230,9 +234,9 @@ def _store(archive: Archive, record: RunRecord, parts: Sequence[tuple[int, Headi
     if not parts:
         return 0
     every = [part for _, part in parts]
-    number = first + np.argsort(_order(every))  # of each game, one part after the other
+    number = first + np.argsort(_sort_by_text_order(every))  # of each game, one part after the other
     ends = np.cumsum([len(part.numbers) for part in every])
-    games = united(
+    games = merge_games(
         [
             RangeGames(
                 first_game_id(pairing, 0) + 2 * of_part,
@@ -243,10 +247,10 @@ def _store(archive: Archive, record: RunRecord, parts: Sequence[tuple[int, Headi
         ]
     )
     end = first + int(ends[-1])
-    lacking = archive.ranges(record.run_id).missing(end, first)
+    lacking = archive.list_effective_ranges(record.run_id).list_gaps(end, first)
     for low, high in lacking:
-        for span in ranges.parts(low, high, end, FILE_GAMES):
-            store_range(archive, record, span, games.within(record.line, *span))
+        for span in ranges.split_into_files(low, high, end, FILE_GAMES):
+            write_range(archive, record, span, games.select_units(record.unit_line, *span))
     return sum(high - low for low, high in lacking)
 
 
@@ -263,34 +267,34 @@ class WholeRun(NamedTuple):
     @property
     def units(self) -> int:
         """The number of units of its games."""
-        return len(self.games.game_id) // self.record.line.games_a_pair
+        return len(self.games.game_id) // self.record.unit_line.games_a_pair
 
 
-def whole_runs(text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
+def list_whole_runs(text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
     """The runs whose records and games are all in a text, in the order in which they began.
 
     Raises ``RequestError`` for a record under a wrong id, and if the tags of a game contradict the record of its run.
     """
     records = {record.run_id: record for record in text.records}
     for record in sorted(records.values(), key=lambda record: record.number):
-        if record.run_id != run_id_of(record.spec):
-            raise RequestError(f"the record of run {record.run_id} describes run {run_id_of(record.spec)}")
+        if record.run_id != compute_run_id(record.spec):
+            raise RequestError(f"the record of run {record.run_id} describes run {compute_run_id(record.spec)}")
         rows = np.flatnonzero(text.run == int(record.run_id, 16))
         rows = rows[np.argsort(text.game_id[rows], kind="stable")]
-        if _has_all(record, text.game_id[rows]):
+        if _has_all_games(record, text.game_id[rows]):
             _check_tags(text, rows, record, rules)
-            opening = np.array([tags.opening for tags in text.known], np.int8)[text.tags[rows]]
-            yield WholeRun(record, RangeGames(text.game_id[rows], opening, games_at(text.games, rows)), rows)
+            opening = np.array([tags.opening for tags in text.distinct_tags], np.int8)[text.tags[rows]]
+            yield WholeRun(record, RangeGames(text.game_id[rows], opening, select_games(text.games, rows)), rows)
 
 
-def _has_all(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
+def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
     """Whether ids, which ascend, are those of all games of a run from its first unit on."""
-    line = record.line
+    line = record.unit_line
     if not game_id.size or (np.diff(game_id) <= 0).any() or game_id[-1] >> GAME_BITS >= len(record.pairings):
         return False
     if not record.swapped and (game_id & 1).any():
         return False
-    return len(game_id) == (int(line.units_of(game_id).max()) + 1) * line.games_a_pair
+    return len(game_id) == (int(line.compute_units(game_id).max()) + 1) * line.games_a_pair
 
 
 def _check_tags(text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rules: Mapping[str, Rules]) -> None:
@@ -298,7 +302,7 @@ def _check_tags(text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rul
     seatings = np.column_stack([text.tags[rows], text.game_id[rows] >> GAME_BITS, text.game_id[rows] & 1])
     found, first = np.unique(seatings, axis=0, return_index=True)
     for (at, pairing, game), row in zip(found.tolist(), first.tolist(), strict=True):
-        tags, labels = text.known[at], record.pairings[pairing]
+        tags, labels = text.distinct_tags[at], record.pairings[pairing]
         said = tags.agent_0, tags.agent_1, tags.opening, rules[tags.rules]
         if said != (*(labels[::-1] if game else labels), record.spec["opening_plies"], record.rules):
             raise RequestError(
@@ -312,29 +316,29 @@ def add_whole_run(archive: Archive, run: WholeRun) -> int:
 
     Raises ``RequestError`` if the archive holds other games of the run, or some that other code played.
     """
-    record, line, run_id = run.record, run.record.line, run.record.run_id
-    known, held = archive.run(run_id), archive.ranges(run_id)
+    record, line, run_id = run.record, run.record.unit_line, run.record.run_id
+    known, held = archive.find_run(run_id), archive.list_effective_ranges(run_id)
     for stored in held:
         span = stored.first, min(stored.end, run.units)
         if span[0] < span[1]:
-            there = read_games(archive, run_id, stored).within(line, *span)
-            if there.fingerprint != run.games.within(line, *span).fingerprint:
+            there = read_games(archive, run_id, stored).select_units(line, *span)
+            if there.fingerprint != run.games.select_units(line, *span).fingerprint:
                 raise RequestError(
                     f"run {run_id}: units {span[0]} to {span[1] - 1} of the archive are other games than the text has; "
-                    f"{archive.hint(f'archive replay {run_id}')} says which are those of the record"
+                    f"{archive.format_command(f'archive replay {run_id}')} says which are those of the record"
                 )
-    lacking = held.missing(run.units)
+    lacking = held.list_gaps(run.units)
     if lacking and known is not None and known.code.get("fingerprint") != record.code.get("fingerprint"):
         raise RequestError(
             f"run {run_id} was played by other code ({known.code.get('fingerprint')}) than the games of the text "
             f"({record.code.get('fingerprint')}): import it into another archive"
         )
-    new = structs.replace(record, status="running", number=0 if known else archive.next_number())
+    new = structs.replace(record, status="running", number=0 if known else archive.compute_next_run_number())
     archive.update_run(run_id, lambda there: there or new)
     total = max([run.units, *held.ends.tolist()])
     status = record.status if known is None or run.units == total else known.status
-    for span in (span for gap in lacking for span in ranges.parts(*gap, total, FILE_UNITS)):
-        store_range(archive, record, span, run.games.within(line, *span))
+    for span in (span for gap in lacking for span in ranges.split_into_files(*gap, total, FILE_UNITS)):
+        write_range(archive, record, span, run.games.select_units(line, *span))
     archive.update_run(
         run_id,
         lambda there: there and structs.replace(there, games=max(there.games, record.games), status=status),

@@ -17,29 +17,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.store.blocks import games_at
-from analytics.store.records import RecordError, RunRecord, parse
+from analytics.store.blocks import select_games
+from analytics.store.records import RecordError, RunRecord, parse_record
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED, Games
-from quarto.bits import spread
-from quarto.errors import RequestError, nearest
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import piece_to_lanes
+from quarto.errors import RequestError, describe_valid_names
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.notation import CLASSIC_NAME, format_cell, format_piece, parse_game
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, finishes_line
 
-GAME = "game"  # the tag of a game of a run whose record the text has too: the run and the game's id
-NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
-RESULTS = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
-RESULT_OF = {winner: text for text, winner in RESULTS.items()}
-UNKNOWN = "unknown"  # the label of an agent without a tag
+GAME_TAG = "game"  # the tag of a game of a run whose record the text has too: the run and the game's id
+TAG_NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
+WINNERS_BY_RESULT = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
+RESULTS_BY_WINNER = {winner: text for text, winner in WINNERS_BY_RESULT.items()}
+UNKNOWN_AGENT = "unknown"  # the label of an agent without a tag
 MAX_CHARACTERS = 200  # of a value, as of a label
 
 ROWS_AT_ONCE = 1 << 14
-_PLIES = np.array(
+_PLY_TEXTS = np.array(
     [f" {format_piece(piece)}@{format_cell(cell)}" for piece in range(PIECES) for cell in range(CELLS)], "S"
 )  # by 16 * piece + cell
 
-_TAG = re.compile(r"\s*\[([^=\[\]]*)=((?:[^\]\\]|\\.)*)\]")
-_VALUE = re.compile(r"[^\x00-\x1f\x7f]+")
+_TAG_PATTERN = re.compile(r"\s*\[([^=\[\]]*)=((?:[^\]\\]|\\.)*)\]")
+_VALUE_PATTERN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Tags:
     rules: str = CLASSIC_NAME
     event: str = ""
     date: str = ""  # ISO 8601
-    agent_0: str = UNKNOWN
-    agent_1: str = UNKNOWN
+    agent_0: str = UNKNOWN_AGENT
+    agent_1: str = UNKNOWN_AGENT
     opening: int = 0
     winner: int | None = None  # seat, or NONE for a draw
     ending: int | None = None  # index into ENDINGS
@@ -67,30 +67,30 @@ class Heading(NamedTuple):
     agent_1: str
 
 
-def text_of(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] | None = None) -> bytes:
+def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] | None = None) -> bytes:
     """A line for each game of one heading: tags and plies. With a run, the line names it and ``game_id`` [G] too."""
-    common, named = heading_tags(heading._asdict()), f" [{GAME}={run_id} " if run_id else ""
-    tags = [ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
+    common, named = format_heading_tags(heading._asdict()), f" [{GAME_TAG}={run_id} " if run_id else ""
+    tags = [format_ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
     prefixes = np.array([f"{common} {each}{named}".encode() for each in tags], "S")
     outcome = len(ENDINGS) * (games.winner.astype(np.intp) + 1) + games.ending
     ids = [] if game_id is None else [game_id.astype("S20"), np.full(len(game_id), b"]")]
-    return _joined([prefixes[outcome], *ids, *_plies_of(games), np.full(len(outcome), b"\n")])
+    return _concat_columns([prefixes[outcome], *ids, *_format_ply_columns(games), np.full(len(outcome), b"\n")])
 
 
-def plies_text(games: Games) -> list[str]:
+def format_plies(games: Games) -> list[str]:
     """[G] the plies of each game, separated by spaces."""
-    lines = _joined([*_plies_of(games), np.full(len(games.plies), b"\n")]).decode()
+    lines = _concat_columns([*_format_ply_columns(games), np.full(len(games.plies), b"\n")]).decode()
     return [line[1:] for line in lines.split("\n")[:-1]]
 
 
-def _plies_of(games: Games) -> list[NDArray[np.bytes_]]:
+def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
     """Each ply of all games [G], a space before it; empty for games that have ended."""
-    numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLIES)
+    numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLY_TEXTS)
     most = int(games.plies.max(initial=0))
-    return [np.where(ply < games.plies, _PLIES[numbers[ply]], b"") for ply in range(most)]
+    return [np.where(ply < games.plies, _PLY_TEXTS[numbers[ply]], b"") for ply in range(most)]
 
 
-def _joined(columns: list[NDArray[np.bytes_]]) -> bytes:
+def _concat_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
     """Columns of texts [G] row by row. NumPy fills texts up with zero bytes, which no label has."""
     found = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):
@@ -108,44 +108,54 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
     found: dict[str, str] = {}
     at = 0
     while text[at:].strip():
-        match = _TAG.match(text, at)
+        match = _TAG_PATTERN.match(text, at)
         if not match:
             raise RequestError(
-                f"{_shown(text[at:].strip())} is not a tag: write [name=value], and \\] for a ] in a value"
+                f"{_format_value(text[at:].strip())} is not a tag: write [name=value], and \\] for a ] in a value"
             )
         name, value = match[1], re.sub(r"\\(.)", r"\1", match[2])
-        if name == GAME:
-            raise RequestError(f"tag {name!r}: {_shown(value)} is not a run and a game's id, such as fd0da72c3fbb 555")
-        if name not in NAMES:
-            raise RequestError(f"tag {name!r} is not known{nearest(name, NAMES)}")
+        if name == GAME_TAG:
+            raise RequestError(
+                f"tag {name!r}: {_format_value(value)} is not a run and a game's id, such as fd0da72c3fbb 555"
+            )
+        if name not in TAG_NAMES:
+            raise RequestError(f"tag {name!r} is not known{describe_valid_names(name, TAG_NAMES)}")
         if name in found:
             raise RequestError(f"tag {name!r} is given twice")
-        found[name] = checked_text(f"tag {name!r}", value)
+        found[name] = check_label(f"tag {name!r}", value)
         at = match.end()
-    return _tags(found, defaults)
+    return _build_tags(found, defaults)
 
 
-def checked_text(what: str, value: str) -> str:
+def check_label(what: str, value: str) -> str:
     """``value``, if it can be a label or the name of an event; else raises ``RequestError``."""
-    if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE.fullmatch(value):
-        raise RequestError(f"{what}: {_shown(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters")
+    if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE_PATTERN.fullmatch(value):
+        raise RequestError(
+            f"{what}: {_format_value(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters"
+        )
     return value
 
 
-def _tags(found: Mapping[str, str], defaults: Tags) -> Tags:
+def _build_tags(found: Mapping[str, str], defaults: Tags) -> Tags:
     values: dict[str, Any] = {name: found[name] for name in found if name not in ("result", "ending", "opening")}
     if "result" in found:
-        if found["result"] not in RESULTS:
-            raise RequestError(f"tag 'result': {_shown(found['result'])} is not one of {', '.join(RESULTS)}")
-        values["winner"] = RESULTS[found["result"]]
+        if found["result"] not in WINNERS_BY_RESULT:
+            raise RequestError(
+                f"tag 'result': {_format_value(found['result'])} is not one of {', '.join(WINNERS_BY_RESULT)}"
+            )
+        values["winner"] = WINNERS_BY_RESULT[found["result"]]
     if "ending" in found:
         ending = found["ending"]
         if ending not in ENDINGS:
-            raise RequestError(f"tag 'ending': {_shown(ending)} is not known{nearest(ending, ENDINGS)}")
+            raise RequestError(
+                f"tag 'ending': {_format_value(ending)} is not known{describe_valid_names(ending, ENDINGS)}"
+            )
         values["ending"] = ENDINGS.index(ending)
     if "opening" in found:
         if not re.fullmatch("[0-9]{1,2}", found["opening"]) or int(found["opening"]) > PIECES:
-            raise RequestError(f"tag 'opening': {_shown(found['opening'])} is not a number of plies, 0 to {PIECES}")
+            raise RequestError(
+                f"tag 'opening': {_format_value(found['opening'])} is not a number of plies, 0 to {PIECES}"
+            )
         values["opening"] = int(found["opening"])
     if "date" in found:
         check_date(found["date"])
@@ -159,23 +169,25 @@ def check_date(text: str) -> None:
             return
     except ValueError:
         pass
-    raise RequestError(f"tag 'date': {_shown(text)} is not a day such as 2026-11-21")
+    raise RequestError(f"tag 'date': {_format_value(text)} is not a day such as 2026-11-21")
 
 
-def heading_tags(values: Mapping[str, str | int]) -> str:
+def format_heading_tags(values: Mapping[str, str | int]) -> str:
     """The tags of a heading. Those with default values are left out, but for the agents."""
     defaults = Tags()
-    names = [name for name in NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")]
-    return " ".join(_tag(name, str(values[name])) for name in names)
+    names = [
+        name for name in TAG_NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")
+    ]
+    return " ".join(_format_tag(name, str(values[name])) for name in names)
 
 
-def ending_tags(winner: int, ending: int) -> str:
+def format_ending_tags(winner: int, ending: int) -> str:
     """The tag ``result`` and, where the ending does not follow from the plies (a forfeit), the tag ``ending``."""
-    result = _tag("result", RESULT_OF[winner])
-    return f"{result} {_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
+    result = _format_tag("result", RESULTS_BY_WINNER[winner])
+    return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
 
-def outcome_of(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
+def find_outcome(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
     """The winner and the ending of a game of ``plies`` plies; ``line_at`` is its first ply to finish a line, or -1.
 
     Raises ``RequestError`` if the game goes on after a line, contradicts its tags, or stops without a result.
@@ -185,20 +197,20 @@ def outcome_of(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
     if tags.opening > plies:
         raise RequestError(f"tag 'opening': {tags.opening} plies were imposed, and the game has {plies}")
     if line_at < 0 and plies < PIECES:
-        return _forfeited(tags, plies)
+        return _find_forfeit(tags, plies)
     winner, ending = (plies & 1, 0) if line_at >= 0 else (NONE, 1)  # the seat of ply k is (k + 1) & 1
     if tags.winner not in (None, winner):
-        raise _contradiction("result", RESULT_OF[tags.winner or 0], RESULT_OF[winner])
+        raise _contradiction_error("result", RESULTS_BY_WINNER[tags.winner or 0], RESULTS_BY_WINNER[winner])
     if tags.ending not in (None, ending):
-        raise _contradiction("ending", ENDINGS[tags.ending or 0], ENDINGS[ending])
+        raise _contradiction_error("ending", ENDINGS[tags.ending or 0], ENDINGS[ending])
     return winner, ending
 
 
-def _contradiction(name: str, value: str, found: str) -> RequestError:
+def _contradiction_error(name: str, value: str, found: str) -> RequestError:
     return RequestError(f"tag {name!r}: {value} contradicts the plies, which say {found}")
 
 
-def _forfeited(tags: Tags, plies: int) -> tuple[int, int]:
+def _find_forfeit(tags: Tags, plies: int) -> tuple[int, int]:
     if tags.winner is None:
         raise RequestError(
             f"the game is not over after {plies} plies and has no tag 'result': add [result=1-0] or [result=0-1] if "
@@ -212,18 +224,18 @@ def _forfeited(tags: Tags, plies: int) -> tuple[int, int]:
     return tags.winner, ending
 
 
-def _tag(name: str, value: str) -> str:
+def _format_tag(name: str, value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("]", "\\]")
     return f"[{name}={escaped}]"
 
 
-def _shown(text: str) -> str:
+def _format_value(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
 # Reading.
 
-_GAME = re.compile(rb" *\[%s=([0-9a-f]{12}) ([0-9]{1,18})\]" % GAME.encode())
+_GAME_TAG_PATTERN = re.compile(rb" *\[%s=([0-9a-f]{12}) ([0-9]{1,18})\]" % GAME_TAG.encode())
 PLY_BYTES = 4  # the piece, @, the cell
 SPACE, TAB, RETURN, AT, LOWER_CASE = 32, 9, 13, 64, 32
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UTF-8
@@ -236,7 +248,7 @@ class BadLine(NamedTuple):
     reason: str
 
 
-class Lines(NamedTuple):
+class GameLines(NamedTuple):
     """The ``G`` lines of a text that are games."""
 
     number: NDArray[np.int64]  # [G] counted from 1
@@ -252,20 +264,20 @@ class ParsedText(NamedTuple):
 
     games: Games  # G of them, in the order of the lines
     tags: NDArray[np.int64]  # [G] index into ``known``
-    known: list[Tags]  # the distinct tags of lines
+    distinct_tags: list[Tags]  # the distinct tags of lines
     run: NDArray[np.int64]  # [G] the run of the game, its id as a number; -1: not given
     game_id: NDArray[np.int64]  # [G] in that run
     records: list[RunRecord]
     bad: list[BadLine]
 
-    def taken(self, rows: NDArray[np.bool_]) -> ParsedText:
+    def select(self, rows: NDArray[np.bool_]) -> ParsedText:
         """The games of a mask [G]."""
         return self._replace(
-            games=games_at(self.games, rows), tags=self.tags[rows], run=self.run[rows], game_id=self.game_id[rows]
+            games=select_games(self.games, rows), tags=self.tags[rows], run=self.run[rows], game_id=self.game_id[rows]
         )
 
 
-def read_text(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> ParsedText:
+def parse_games(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> ParsedText:
     """The games of a text, one a line. Empty lines and lines that begin with # are skipped.
 
     A line that begins with { is the record of a run. ``defaults`` has the tags that a line leaves out. ``rules_of``
@@ -273,35 +285,35 @@ def read_text(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) 
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
     found: dict[bytes, int] = {}
-    records, bad = _records(content)
-    lines = _lines(content, found)
-    parsed = [_tags_of_line(prefix, defaults, rules_of) for prefix in found]
+    records, bad = _parse_records(content)
+    lines = _find_game_lines(content, found)
+    parsed = [_parse_line_tags(prefix, defaults, rules_of) for prefix in found]
     games = Games.zeros(len(lines.number))
-    unreadable = read_plies(np.frombuffer(content or b" ", np.uint8), lines.start, lines.end, games)
+    unreadable = parse_plies(np.frombuffer(content or b" ", np.uint8), lines.start, lines.end, games)
     reasons: dict[int, str] = {}
     for game in np.flatnonzero(unreadable).tolist():
-        reasons[game] = _parse_error(content[lines.start[game] : lines.end[game]].strip())
+        reasons[game] = _find_parse_error(content[lines.start[game] : lines.end[game]].strip())
     reasons |= _set_outcomes(games, lines.tags, parsed, unreadable)
     bad += [BadLine(int(lines.number[game]), reason) for game, reason in reasons.items()]
     good = np.ones(len(lines.number), np.bool_)
     good[list(reasons)] = False
     known = [entry[0] if not isinstance(entry, str) else defaults for entry in parsed]
-    return ParsedText(games, lines.tags, known, lines.run, lines.game_id, records, sorted(bad)).taken(good)
+    return ParsedText(games, lines.tags, known, lines.run, lines.game_id, records, sorted(bad)).select(good)
 
 
-def _records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
+def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
     """The records of runs in a text, and the lines that begin like one and are not."""
     records, bad = list[RunRecord](), list[BadLine]()
     for number, line in enumerate(content.split(b"\n"), 1) if b"{" in content else ():
         if line.startswith(b"{"):
             try:
-                records.append(parse(line, RunRecord))
+                records.append(parse_record(line, RunRecord))
             except RecordError as error:
                 bad.append(BadLine(number, f"this record of a run cannot be read: {error}"))
     return records, bad
 
 
-def _lines(content: bytes, found: dict[bytes, int]) -> Lines:
+def _find_game_lines(content: bytes, found: dict[bytes, int]) -> GameLines:
     """Where games are in a text. Adds each distinct prefix (the tags of a line) to ``found`` with its index."""
     rows: list[tuple[int, ...]] = []
     start = 0
@@ -309,14 +321,14 @@ def _lines(content: bytes, found: dict[bytes, int]) -> Lines:
         if line.strip() and not line.lstrip().startswith((b"#", b"{")):
             size = line.rfind(b"]") + 1
             prefix, run, game = line[:size], -1, 0
-            if named := _GAME.search(prefix):
+            if named := _GAME_TAG_PATTERN.search(prefix):
                 prefix, run, game = prefix[: named.start()] + prefix[named.end() :], int(named[1], 16), int(named[2])
             rows.append((number, start + size, start + len(line), found.setdefault(prefix, len(found)), run, game))
         start += len(line) + 1
-    return Lines(*np.array(rows, np.int64).reshape(-1, len(Lines._fields)).T.copy())
+    return GameLines(*np.array(rows, np.int64).reshape(-1, len(GameLines._fields)).T.copy())
 
 
-def _tags_of_line(prefix: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:
+def _parse_line_tags(prefix: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:
     """The tags of a line and their rules, or the error in them."""
     try:
         tags = parse_tags(prefix.decode(), defaults)
@@ -327,7 +339,7 @@ def _tags_of_line(prefix: bytes, defaults: Tags, rules_of: Callable[[str], Rules
         return str(error)
 
 
-def _parse_error(plies: bytes) -> str:
+def _find_parse_error(plies: bytes) -> str:
     try:
         parse_game(plies.decode("utf-8", errors="replace"))
     except RequestError as error:
@@ -345,25 +357,25 @@ def _set_outcomes(
             reasons |= dict.fromkeys(np.flatnonzero(tags == at).tolist(), entry)
             continue
         rows = np.flatnonzero((tags == at) & ~unreadable)
-        line_at = first_line_plies(games, rows, entry[1].tables)
+        line_at = find_first_line_plies(games, rows, entry[1].tables)
         # Games with the same tags and length whose line is at the same ply have one outcome, or one error.
         kinds, kind = np.unique(games.plies[rows] * np.int64(2 * PIECES) + line_at + 1, return_inverse=True)
         for number, (plies, line) in enumerate(divmod(value, 2 * PIECES) for value in kinds.tolist()):
             same = rows[kind == number]
             try:
-                games.winner[same], games.ending[same] = outcome_of(entry[0], plies, line - 1)
+                games.winner[same], games.ending[same] = find_outcome(entry[0], plies, line - 1)
             except RequestError as error:
                 reasons |= dict.fromkeys(same.tolist(), str(error))
     return reasons
 
 
-@inlined
+@inline_function
 def _is_blank(byte: int) -> bool:
     return byte == SPACE or byte == TAB or byte == RETURN  # noqa: PLR1714  (numba does not compile the tuple)
 
 
 @kernel()
-def read_plies(
+def parse_plies(
     text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
 ) -> NDArray[np.bool_]:
     """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``.
@@ -401,7 +413,7 @@ def read_plies(
 
 
 @kernel()
-def first_line_plies(games: Games, which: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
+def find_first_line_plies(games: Games, which: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
     """[W] the first ply that finishes a line in each of the games ``which`` [W], -1 for none."""
     found = np.full(which.shape[0], -1, np.int64)
     for i in range(which.shape[0]):
@@ -409,7 +421,7 @@ def first_line_plies(games: Games, which: NDArray[np.int64], rules: Any) -> NDAr
         lanes, occupied = uint64(0), int64(0)
         for ply in range(games.plies[game]):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-            lanes |= spread(piece) << uint64(cell)
+            lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= 1 << cell
             if finishes_line(lanes, occupied, piece, cell, rules):
                 found[i] = ply

@@ -15,22 +15,22 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.marker import require_outside
+from analytics.store.marker import check_outside_archives
 from analytics.store.range_files import read_rows
-from analytics.store.ranges import Range, StoredRange, merged
+from analytics.store.ranges import Range, StoredRange, merge_ranges
 from analytics.store.records import RunRecord
-from analytics.store.schema import MAX_PAIRS, TABLES
-from quarto.errors import FailureError, RequestError, of_extra
+from analytics.store.schema import MAX_PAIRS, TABLE_SCHEMAS
+from quarto.errors import FailureError, RequestError, require_extra
 
-with of_extra("delta", "a Delta table"):
+with require_extra("delta", "a Delta table"):
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
     from deltalake.exceptions import DeltaError
 
-APPLICATION = "quarto-arena"  # whose writers notice one another: a version that another one took is refused
-LOG = "_delta_log"
+TRANSACTION_APPLICATION = "quarto-arena"  # whose writers notice one another: a version that another one took is refused
+DELTA_LOG = "_delta_log"
 
 
-def to_delta(
+def write_delta_tables(
     archive: Archive, folder: Path, tables: tuple[str, ...], progress: Callable[[int], None] = lambda _games: None
 ) -> dict[str, int]:
     """Write or update the Delta tables ``games`` and ``plies`` below ``folder``: games that they have are left alone.
@@ -40,43 +40,43 @@ def to_delta(
     ``RequestError`` for a folder with other files or tables, ``FailureError`` for a damaged file, and when another
     process writes to the same table.
     """
-    _require_ours(folder)
-    added = dict.fromkeys(TABLES, 0)
+    _check_folder(folder)
+    added = dict.fromkeys(TABLE_SCHEMAS, 0)
     for table in tables:
         root = folder / table
-        known = _opened(root, table)
-        for run_id in archive.run_ids():
-            held = _held(root, known, run_id, table)
-            record = archive.known_run(run_id)
-            for stored in archive.ranges(run_id):
-                rows = _missing(archive, record, stored, table, held)
+        known = _open_table(root, table)
+        for run_id in archive.list_run_ids():
+            held = _list_stored_pairs(root, known, run_id, table)
+            record = archive.load_run(run_id)
+            for stored in archive.list_effective_ranges(run_id):
+                rows = _read_missing_rows(archive, record, stored, table, held)
                 if rows is not None and len(rows):
-                    known = _append(root, known, rows)
+                    known = _append_rows(root, known, rows)
                     added[table] += len(rows)
-                progress(stored.units * record.line.games_a_pair)
+                progress(stored.units * record.unit_line.games_a_pair)
     return added
 
 
-def _require_ours(folder: Path) -> None:
-    require_outside(folder)
+def _check_folder(folder: Path) -> None:
+    check_outside_archives(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
-    others = sorted(path.name for path in folder.iterdir() if path.name not in TABLES) if folder.exists() else []
+    others = sorted(path.name for path in folder.iterdir() if path.name not in TABLE_SCHEMAS) if folder.exists() else []
     if others:
         raise RequestError(f"{folder} has other files in it ({others[0]}): name a new folder, or one of this command")
 
 
-def _schema(table: str) -> pl.Schema:
+def _build_schema(table: str) -> pl.Schema:
     """The columns of a Delta table: labels are texts, and the run comes first."""
     texts = (pl.Categorical, pl.Enum)
     columns: dict[str, pl.DataType] = {"run_id": pl.String()}
-    columns |= {name: pl.String() if isinstance(kind, texts) else kind for name, kind in TABLES[table].items()}
+    columns |= {name: pl.String() if isinstance(kind, texts) else kind for name, kind in TABLE_SCHEMAS[table].items()}
     return pl.Schema(columns)
 
 
-def _opened(root: Path, table: str) -> DeltaTable | None:
+def _open_table(root: Path, table: str) -> DeltaTable | None:
     """The table at ``root``; None if there is none. Raises ``RequestError`` for another one."""
-    if not (root / LOG).is_dir():
+    if not (root / DELTA_LOG).is_dir():
         if root.is_dir() and any(root.iterdir()):
             raise RequestError(f"{root} has files and is no Delta table: name a new folder")
         return None
@@ -84,17 +84,17 @@ def _opened(root: Path, table: str) -> DeltaTable | None:
         known = DeltaTable(root)
         columns = [field.name for field in known.schema().fields]
     except (DeltaError, OSError) as error:
-        raise RequestError(f"{root} is no Delta table that can be read ({_line(error)})") from error
-    if sorted(columns) != sorted(_schema(table)):
+        raise RequestError(f"{root} is no Delta table that can be read ({_format_error(error)})") from error
+    if sorted(columns) != sorted(_build_schema(table)):
         raise RequestError(f"{root} has columns {', '.join(columns)}: it is a Delta table of something else")
     return known
 
 
-def _line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _held(root: Path, known: DeltaTable | None, run_id: str, table: str) -> list[Range]:
+def _list_stored_pairs(root: Path, known: DeltaTable | None, run_id: str, table: str) -> list[Range]:
     """The pairs of a run that a table has, as ranges of ``pair_id``."""
     if known is None:
         return []
@@ -108,14 +108,14 @@ def _held(root: Path, known: DeltaTable | None, run_id: str, table: str) -> list
         if len(pairs):
             firsts, lasts = pairs[np.r_[0, ends + 1]], pairs[np.r_[ends, len(pairs) - 1]]
             ranges += zip(firsts.tolist(), (lasts + 1).tolist(), strict=True)
-    return merged(ranges)
+    return merge_ranges(ranges)
 
 
-def _missing(
+def _read_missing_rows(
     archive: Archive, record: RunRecord, stored: StoredRange, table: str, held: list[Range]
 ) -> pl.DataFrame | None:
     """The rows of a range that a table lacks; None if it lacks none."""
-    if _has_all(held, record, stored):
+    if _has_all_pairs(held, record, stored):
         return None
     frame = read_rows(archive, record.run_id, stored, table)
     if held:
@@ -123,22 +123,24 @@ def _missing(
         pairs = frame["game_id"].to_numpy() >> 1
         at = np.searchsorted(firsts, pairs, side="right") - 1  # the range that may have it; -1: none
         frame = frame.filter((at < 0) | (pairs >= ends[at]))
-    return frame.select(pl.lit(record.run_id).alias("run_id"), pl.all()).cast(_schema(table))
+    return frame.select(pl.lit(record.run_id).alias("run_id"), pl.all()).cast(_build_schema(table))
 
 
-def _has_all(held: list[Range], record: RunRecord, stored: StoredRange) -> bool:
+def _has_all_pairs(held: list[Range], record: RunRecord, stored: StoredRange) -> bool:
     """Whether all pairs of a range are in ``held``; never known of imported games, whose pairs are of any pairing."""
     for pairing in range(len(record.pairings)):
-        first, end = (pairing * MAX_PAIRS + pair for pair in record.line.pairs(pairing, stored.first, stored.end))
+        first, end = (
+            pairing * MAX_PAIRS + pair for pair in record.unit_line.pair_range(pairing, stored.first, stored.end)
+        )
         if first < end and not any(low <= first and end <= high for low, high in held):
             return False
     return True
 
 
-def _append(root: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
+def _append_rows(root: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
     """Add rows as one version, unless another writer added one since the table was read."""
-    before = known.transaction_version(APPLICATION) if known is not None else None
-    mark = Transaction(APPLICATION, 0 if before is None else before + 1)
+    before = known.transaction_version(TRANSACTION_APPLICATION) if known is not None else None
+    mark = Transaction(TRANSACTION_APPLICATION, 0 if before is None else before + 1)
     options: dict[str, Any] = {"commit_properties": CommitProperties(app_transactions=[mark], max_commit_retries=0)}
     try:
         if known is None:
@@ -149,6 +151,6 @@ def _append(root: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTa
         known.update_incremental()
     except (DeltaError, OSError) as error:
         raise FailureError(
-            f"cannot write to {root}: {_line(error)}; if another process writes to it, run the same command again"
+            f"cannot write to {root}: {_format_error(error)}; if another process writes to it, run the same command again"
         ) from error
     return known

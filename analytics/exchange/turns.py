@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.batch import FORFEIT_ILLEGAL, Games
-from quarto.bits import spread
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS, mark_turns
-from quarto.position import ALL_PIECES, pieces_on
+from quarto.bits import piece_to_lanes
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES, mark_legal_turns
+from quarto.position import ALL_PIECES, board_pieces
 from quarto.rules import CELLS, NONE
 
 BOTH_SEATS = -1
 PERSPECTIVES = {"mover": BOTH_SEATS, "seat_0": 0, "seat_1": 1}
 
-OBSERVED = CELLS + 1  # int8: the piece on each cell, then the hand; NONE where there is none
+OBSERVATION_SIZE = CELLS + 1  # int8: the piece on each cell, then the hand; NONE where there is none
 
 
 class EpisodeOptions(NamedTuple):
@@ -47,17 +47,17 @@ class Episodes(NamedTuple):
     masks: NDArray[np.bool_]  # [S + E, 289] legal actions, or [0, 289] if they are not asked for
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last_step(self) -> NDArray[np.int64]:
         """[E] index of each episode's last step."""
         return np.cumsum(self.steps) - 1
 
     @property
-    def final(self) -> NDArray[np.int64]:
+    def final_observation(self) -> NDArray[np.int64]:
         """[E] index of each episode's last observation, for which there is no action."""
         return np.cumsum(self.steps + 1) - 1
 
 
-def episodes_of(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, tables: Any) -> Episodes:
+def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, tables: Any) -> Episodes:
     """Games as episodes. ``opening`` [G]: how many plies were imposed; ``tables``: those of the rules."""
     options = EpisodeOptions(*map(int, options))  # kernels would be compiled again for a bool
     counts = _count_steps(opening, games, options)
@@ -68,24 +68,24 @@ def episodes_of(opening: NDArray[np.int8], games: Games, options: EpisodeOptions
         kept,
         steps,
         games.ending[kept] < FORFEIT_ILLEGAL,
-        np.full((rows + size, OBSERVED), NONE, np.int8),
+        np.full((rows + size, OBSERVATION_SIZE), NONE, np.int8),
         np.empty(rows, np.int64),
         np.zeros(rows, np.float32),
         np.zeros(rows, np.bool_),
-        np.zeros((rows + size if options.masks else 0, TURNS), np.bool_),
+        np.zeros((rows + size if options.masks else 0, TURN_CODES), np.bool_),
     )
-    _fill(opening, games, options, tables, episodes)
+    _fill_episodes(opening, games, options, tables, episodes)
     return episodes
 
 
-@inlined
+@inline_function
 def _first_turn(opening: int, options: Any) -> int:
     """The first turn that can be a step: that of the first gift that was chosen, or of the first one at all."""
     return (int64(0) if options.imposed else int64(opening)) + int64(options.mover_chooses)
 
 
-@inlined
-def _begins(first: int, options: Any) -> int:
+@inline_function
+def _first_turn_of_seat(first: int, options: Any) -> int:
     """The first turn from ``first`` on that the seat takes."""
     return first if options.seat < 0 else first + ((first ^ options.seat) & 1)
 
@@ -104,7 +104,7 @@ def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOption
         last = plies + (int64(options.mover_chooses) if forfeited else int64(0))
         if first > last or (not forfeited and not options.mover_chooses and first == plies):
             continue  # all turns were imposed
-        positions = last - _begins(first, options) + (int64(1) if options.seat < 0 else int64(2))
+        positions = last - _first_turn_of_seat(first, options) + (int64(1) if options.seat < 0 else int64(2))
         if options.seat >= 0:
             positions //= 2
         counts[game] = max(int64(0), positions - int64(forfeited))
@@ -112,13 +112,15 @@ def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOption
 
 
 @kernel()
-def _fill(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules: Any, episodes: Episodes) -> None:
+def _fill_episodes(
+    opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules: Any, episodes: Episodes
+) -> None:
     row, step = int64(0), int64(0)
     for episode in range(episodes.game.shape[0]):
         game, steps = episodes.game[episode], episodes.steps[episode]
         plies, imposed = int64(games.plies[game]), int64(opening[game])
         first = _first_turn(imposed, options)
-        turn = _begins(first, options)
+        turn = _first_turn_of_seat(first, options)
         lanes, occupied, placed = uint64(0), int64(0), int64(0)
         for i in range(steps + 1):
             over = i == steps and episodes.terminated[episode]
@@ -133,22 +135,22 @@ def _fill(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rule
             while placed < count:
                 piece, cell = int64(games.pieces[placed, game]), int64(games.cells[placed, game])
                 seen[cell] = piece
-                lanes |= spread(piece) << uint64(cell)
+                lanes |= piece_to_lanes(piece) << uint64(cell)
                 occupied |= 1 << cell
                 placed += 1
             seen[CELLS] = hand
             if options.masks and not over:
-                available = ALL_PIECES & ~pieces_on(lanes, occupied)
+                available = ALL_PIECES & ~board_pieces(lanes, occupied)
                 if hand >= 0:
                     available &= ~(int64(1) << hand)
-                mark_turns(lanes, occupied, available, hand, rules, episodes.masks[row])
+                mark_legal_turns(lanes, occupied, available, hand, rules, episodes.masks[row])
             row += 1
             if i < steps:
                 cell = int64(NO_CELL) if count == turn else int64(games.cells[turn - 1, game])
                 gift = int64(NO_GIFT)
                 if options.mover_chooses or turn < plies:
                     gift = int64(games.pieces[turn - int64(options.mover_chooses), game])
-                episodes.actions[step] = CHOICES * cell + gift
+                episodes.actions[step] = GIFT_CODES * cell + gift
                 episodes.imposed[step] = options.imposed != 0 and imposed > 0 and turn <= imposed
                 step += 1
             turn += 1 if options.seat < 0 else 2

@@ -17,10 +17,10 @@ import polars as pl
 from agents.base.agent import Knowledge
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames, update_from_games
-from analytics.questions.selection import within
-from analytics.store.archive import Archive, readable
+from analytics.questions.selection import find_pair_slice
+from analytics.store.archive import Archive, check_record_format
 from analytics.store.range_files import read_games, read_rows
-from analytics.store.records import RunRecord, run_word
+from analytics.store.records import RunRecord, run_id_to_number
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.rules import Rules
@@ -45,7 +45,7 @@ class LearnerState:
 
     def grow(self) -> None:
         """Make room for more, after an update has returned that there is none."""
-        self._set_knowledge(self.learner.grown(self.knowledge))
+        self._set_knowledge(self.learner.enlarge(self.knowledge))
 
     def _set_knowledge(self, knowledge: Knowledge) -> None:
         self.knowledge = knowledge  # its arrays change as it learns
@@ -65,18 +65,18 @@ class LoggedTraining(NamedTuple):
         return self.record.labels[self.learner]
 
     @property
-    def games_a_pair(self) -> int:
+    def games_per_pair(self) -> int:
         return 1 + self.record.swapped
 
-    def games_from(self, first_pair: int) -> TrainingGames:
+    def select_games(self, first_pair: int) -> TrainingGames:
         """The games of the pairs from ``first_pair`` on."""
-        return TrainingGames(run_word(self.record.run_id), first_pair, self.games_a_pair, self.seat)
+        return TrainingGames(run_id_to_number(self.record.run_id), first_pair, self.games_per_pair, self.seat)
 
 
-def training_of(archive: Archive, run_id: str) -> LoggedTraining:
+def find_training(archive: Archive, run_id: str) -> LoggedTraining:
     """The training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
-    record = archive.run_named(run_id)
-    learner = readable(record).spec.get("learner")
+    record = archive.load_requested_run(run_id)
+    learner = check_record_format(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
         raise RequestError(f"no agent learned in run {run_id}: policies come from the runs of 'qarena train'")
     return LoggedTraining(record, int(learner), list(record.spec["pairings"][0]).index(learner))
@@ -88,52 +88,52 @@ def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None =
     One file of games is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks
     some of these games, ``FailureError`` for a damaged file.
     """
-    training = training_of(archive, run_id)
+    training = find_training(archive, run_id)
     state = LearnerState(learner, training.record.rules)
-    pairs = archive.ranges(run_id).units if games is None else games // training.games_a_pair
+    pairs = archive.list_effective_ranges(run_id).units if games is None else games // training.games_per_pair
     reached = 0
-    for first_pair, played in logged(archive, run_id, 0, pairs):
+    for first_pair, played in read_pairs(archive, run_id, 0, pairs):
         if first_pair != reached:
             break
-        state.learn(played, training.games_from(first_pair))
-        reached += len(played.plies) // training.games_a_pair
+        state.learn(played, training.select_games(first_pair))
+        reached += len(played.plies) // training.games_per_pair
     if reached != pairs:
         raise RequestError(
-            f"run {run_id} lacks games from number {reached * training.games_a_pair} on: repeat the command of the "
+            f"run {run_id} lacks games from number {reached * training.games_per_pair} on: repeat the command of the "
             "run to play them"
         )
     return state.knowledge
 
 
-def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
+def read_pairs(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
     """The games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
 
     Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
     """
-    for stored in archive.ranges(run_id).inside(first_pair, end_pair):  # a unit is a pair
+    for stored in archive.list_effective_ranges(run_id).select_overlapping(first_pair, end_pair):  # a unit is a pair
         pairs = max(stored.first, first_pair), min(stored.end, end_pair)
         found = read_games(archive, run_id, stored)
-        columns = within(found.game_id, 0, *pairs)
+        columns = find_pair_slice(found.game_id, 0, *pairs)
         yield pairs[0], Games(*(np.ascontiguousarray(field[..., columns]) for field in found.games))
 
 
 CURVE_BLOCK = 1000  # games of a row, as study B drew it
 
 
-def learning_curve(archive: Archive, run_id: str, games: int, block: int = CURVE_BLOCK) -> pl.DataFrame:
+def compute_learning_curve(archive: Archive, run_id: str, games: int, block: int = CURVE_BLOCK) -> pl.DataFrame:
     """A row for each ``block`` of the first ``games`` games of a training, in their order; the last may have fewer.
 
     ``first_game`` (from 0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
     Raises ``RequestError`` for a run in which no agent learned.
     """
-    training = training_of(archive, run_id)
-    parts = (read_rows(archive, run_id, stored, "games") for stored in archive.ranges(run_id))
-    number = pl.col("game_id") * training.games_a_pair // 2
+    training = find_training(archive, run_id)
+    parts = (read_rows(archive, run_id, stored, "games") for stored in archive.list_effective_ranges(run_id))
+    number = pl.col("game_id") * training.games_per_pair // 2
     seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
     columns = {"number": number, "winner": pl.col("winner"), "seat": seat}
     rows = [part.select(**columns) for part in parts]
     if not rows:
-        return pl.DataFrame(schema=CURVE)
+        return pl.DataFrame(schema=CURVE_SCHEMA)
     return (
         pl.concat(rows)
         .filter(pl.col("number") < games)
@@ -141,9 +141,12 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = CURVE
         .agg(games=pl.len(), wins=(pl.col("winner") == pl.col("seat")).sum(), draws=(pl.col("winner") == -1).sum())
         .with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
         .with_columns(win_rate=pl.col("wins") / pl.col("games"))
-        .select(pl.col(name).cast(kind) for name, kind in CURVE.items())
+        .select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
         .sort("first_game")
     )
 
 
-CURVE = {**dict.fromkeys(("first_game", "games", "wins", "draws", "losses"), pl.Int64()), "win_rate": pl.Float64()}
+CURVE_SCHEMA = {
+    **dict.fromkeys(("first_game", "games", "wins", "draws", "losses"), pl.Int64()),
+    "win_rate": pl.Float64(),
+}

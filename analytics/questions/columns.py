@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analytics.store.texts import HIDDEN, make_visible
+from analytics.store.texts import HIDDEN_CHARACTERS, escape_hidden
 
 if TYPE_CHECKING:
     import polars as pl
 
 RUN_DIGITS = 6  # of a run's id in the name of a game
-ITSELF = "·"  # where the agent of the row is that of the column
+DIAGONAL = "·"  # where the agent of the row is that of the column
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
-SEATS = ("gives the first piece", "places it")  # what each seat does first
-SEATS_OF_MOVERS = ("places the second piece", "the first")  # where the mover chooses the piece
+SEAT_ROLES = ("gives the first piece", "places it")  # what each seat does first
+SEAT_ROLES_MOVER = ("places the second piece", "the first")  # where the mover chooses the piece
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Cell:
     code: bool = False
     hint: str = ""  # shown when the pointer rests on the cell
     notes: tuple[int, ...] = ()  # numbers of notes at the end of the page, as links
-    itself: bool = False  # where the row and the column of a crosstable are the same agent
+    is_diagonal: bool = False  # where the row and the column of a crosstable are the same agent
     piece: int | None = None  # drawn beside the text
     link: str = ""  # address that the text leads to; reports have none
     parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
-    box: str = ""  # the value of a box of a form, named ``run``, in front
+    checkbox: str = ""  # the value of a box of a form, named ``run``, in front
 
     def __str__(self) -> str:
-        return f"{self.prefix}{self.text or (ITSELF if self.itself else '')}"
+        return f"{self.prefix}{self.text or (DIAGONAL if self.is_diagonal else '')}"
 
 
 class ResultColumn(NamedTuple):
@@ -51,7 +51,7 @@ class ResultColumn(NamedTuple):
     heading: str
     texts: Sequence[Any]  # of a page: cells with links and colours, too
     right: bool = True  # numbers
-    spare: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
+    drop_priority: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
 
     @property
     def cells(self) -> list[Cell]:
@@ -87,7 +87,7 @@ class Table:
 # The forms of values.
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time in whole minutes, hours or days: ``90 min``."""
     minutes = int(seconds // 60)
     if minutes < 120:
@@ -100,74 +100,76 @@ def format_pace(number: float, seconds: float) -> str:
     return f"{number / seconds:,.0f}" if seconds > 0 else MISSING
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share or a score (0 to 1) in percent."""
     return f"{100 * share:.2f}"
 
 
-def tenths_of_percent(share: float) -> str:
+def format_percent_tenths(share: float) -> str:
     """A probability from resampling in percent: further digits would be chance."""
     return f"{100 * share:.1f}"
 
 
-def half_points(regret: float) -> str:
+def format_half_points(regret: float) -> str:
     """A regret in half-points, 0 to 2."""
     return f"{regret:.4f}"
 
 
-def elo(rating: float) -> str:
+def format_elo(rating: float) -> str:
     """A rating, or a difference of ratings. Infinite: the games set no bound."""
     if math.isinf(rating):
         return "∞" if rating > 0 else "−∞"  # noqa: RUF001  (a minus sign)
     return f"{rating:.1f}".replace("-", "−") if round(rating, 1) else "0.0"  # noqa: RUF001
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     """A number of games or of other things."""
     return f"{number:,}"
 
 
-def game_name(run_id: str, game_id: int) -> str:
+def format_game_name(run_id: str, game_id: int) -> str:
     """A logged game, as `qarena show` takes it: the first digits of its run, and its id."""
     return f"{run_id[:RUN_DIGITS]} {game_id}"
 
 
-def interval(low: float, high: float, form: Callable[[float], str] = percent) -> str:
+def format_interval(low: float, high: float, form: Callable[[float], str] = format_percent) -> str:
     """An interval by its two ends. If the ends may be negative, a word stands between them, not a dash."""
-    return f"{form(low)} to {form(high)}" if form is elo else f"{form(low)}–{form(high)}"  # noqa: RUF001
+    return f"{form(low)} to {form(high)}" if form is format_elo else f"{form(low)}–{form(high)}"  # noqa: RUF001
 
 
 # Columns.
 
 
-def words(heading: str, texts: Iterable[Any]) -> ResultColumn:
+def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
     """A column of texts, or of a page's cells."""
     return ResultColumn(heading, [*texts], right=False)
 
 
-def column(heading: str, values: Iterable[Any], form: Callable[[Any], str] = count, spare: int = 0) -> ResultColumn:
+def number_column(
+    heading: str, values: Iterable[Any], form: Callable[[Any], str] = format_count, spare: int = 0
+) -> ResultColumn:
     """A column of numbers, each written by ``form``."""
-    return ResultColumn(heading, [MISSING if value is None else form(value) for value in values], spare=spare)
+    return ResultColumn(heading, [MISSING if value is None else form(value) for value in values], drop_priority=spare)
 
 
-def intervals(
+def interval_column(
     lows: Iterable[float | None],
     highs: Iterable[float | None],
-    form: Callable[[float], str] = percent,
+    form: Callable[[float], str] = format_percent,
     spare: int = 0,
 ) -> ResultColumn:
     """A column of 95 % intervals."""
     ends = zip(lows, highs, strict=True)
-    texts = [MISSING if low is None or high is None else interval(low, high, form) for low, high in ends]
-    return ResultColumn("95 % interval", texts, spare=spare)
+    texts = [MISSING if low is None or high is None else format_interval(low, high, form) for low, high in ends]
+    return ResultColumn("95 % interval", texts, drop_priority=spare)
 
 
-def ranked(agents: Sequence[str]) -> list[ResultColumn]:
+def ranking_columns(agents: Sequence[str]) -> list[ResultColumn]:
     """The columns of ranks and agents, best first."""
-    return [column("", range(1, len(agents) + 1)), words("agent", agents)]
+    return [number_column("", range(1, len(agents) + 1)), text_column("agent", agents)]
 
 
-def linked(
+def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right: bool = False
 ) -> ResultColumn:
     """A column of texts that lead to addresses."""
@@ -175,10 +177,10 @@ def linked(
     return ResultColumn(heading, cells, right)
 
 
-def properties(values: Mapping[str, str], code: Collection[str] = ()) -> list[ResultColumn]:
+def property_columns(values: Mapping[str, str], code: Collection[str] = ()) -> list[ResultColumn]:
     """The columns of names and their values; those under the names in ``code`` are set as code in pages."""
     texts = [Cell(value, code=True) if name in code else value for name, value in values.items()]
-    return [words("property", values), words("value", texts)]
+    return [text_column("property", values), text_column("value", texts)]
 
 
 # Results.
@@ -187,15 +189,15 @@ def properties(values: Mapping[str, str], code: Collection[str] = ()) -> list[Re
 def standing_columns(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
     """Agents by score, without their names. ``frame`` is that of ``analytics.questions.pairings.Crosstable``."""
     return [
-        column("score", frame["score"], percent),
-        *([intervals(frame["low"], frame["high"], spare=1)] if with_intervals else []),
-        column("games", frame["games"], spare=2),
-        *_shares(frame),
-        *([column("forfeits", frame["forfeits"], spare=3)] if frame["forfeits"].sum() else []),
+        number_column("score", frame["score"], format_percent),
+        *([interval_column(frame["low"], frame["high"], spare=1)] if with_intervals else []),
+        number_column("games", frame["games"], spare=2),
+        *_share_columns(frame),
+        *([number_column("forfeits", frame["forfeits"], spare=3)] if frame["forfeits"].sum() else []),
     ]
 
 
-MOST_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
+MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
 
 
 def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -204,8 +206,8 @@ def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ``frame`` is as for ``standing_columns``.
     """
     return [
-        _against(agent, agent, frame["agent"], frame[f"v {agent}"], percent, spare)
-        for spare, agent in enumerate(frame["agent"][:MOST_OPPONENTS])
+        _opponent_column(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, spare)
+        for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 
 
@@ -215,14 +217,14 @@ def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ``frame`` is as for ``rating_columns``.
     """
     return [
-        _against(
+        _opponent_column(
             f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], lambda share: f"{100 * share:.1f}", spare
         )
-        for spare, agent in enumerate(frame["agent"][:MOST_OPPONENTS])
+        for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 
 
-def _against(
+def _opponent_column(
     heading: str,
     agent: str,
     agents: Iterable[str],
@@ -230,87 +232,94 @@ def _against(
     form: Callable[[float], str],
     spare: int,
 ) -> ResultColumn:
-    shown = column(heading, values, form, spare)
-    texts = [ITSELF if each == agent else text for each, text in zip(agents, shown.texts, strict=True)]
+    shown = number_column(heading, values, form, spare)
+    texts = [DIAGONAL if each == agent else text for each, text in zip(agents, shown.texts, strict=True)]
     return shown._replace(texts=texts)
 
 
 def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[ResultColumn]:
     """Pairings as the first agent sees them. ``frame`` is that of ``analytics.questions.pairings.pairings_frame``."""
     forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
-    scores = [column("score", frame["score"], percent), intervals(frame["score_low"], frame["score_high"], spare=1)]
+    scores = [
+        number_column("score", frame["score"], format_percent),
+        interval_column(frame["score_low"], frame["score_high"], spare=1),
+    ]
     return [
-        words("first", frame["first"]),
-        *([column("its seat", frame["seat"])] if "seat" in frame.columns else []),
-        words("second", frame["second"]),
-        column("games", frame["games"], spare=2),
+        text_column("first", frame["first"]),
+        *([number_column("its seat", frame["seat"])] if "seat" in frame.columns else []),
+        text_column("second", frame["second"]),
+        number_column("games", frame["games"], spare=2),
         *(scores if with_scores else []),
-        column("win", frame["win_rate"], percent),
-        intervals(frame["win_rate_low"], frame["win_rate_high"], spare=3),
-        *_shares(frame)[1:],
+        number_column("win", frame["win_rate"], format_percent),
+        interval_column(frame["win_rate_low"], frame["win_rate_high"], spare=3),
+        *_share_columns(frame)[1:],
         *(
-            [ResultColumn("forfeits", [f"{one:,} : {two:,}" for one, two in forfeits.iter_rows()], spare=1)]
+            [ResultColumn("forfeits", [f"{one:,} : {two:,}" for one, two in forfeits.iter_rows()], drop_priority=1)]
             if sum(map(sum, forfeits.iter_rows()))
             else []
         ),
     ]
 
 
-def _shares(frame: pl.DataFrame) -> list[ResultColumn]:
+def _share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """The shares of games won, drawn and lost."""
     kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
-    return [column(heading, frame[name] / frame["games"], percent, spare) for heading, name, spare in kinds]
+    return [
+        number_column(heading, frame[name] / frame["games"], format_percent, spare) for heading, name, spare in kinds
+    ]
 
 
-def seats_explained(mover_chooses: bool) -> str:
+def describe_seats(mover_chooses: bool) -> str:
     """The sentence below a table with columns by seat."""
-    zero, one = SEATS_OF_MOVERS if mover_chooses else SEATS
+    zero, one = SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES
     return f"Seat 0 {zero}, seat 1 {one}."
 
 
 def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Ratings, without the names of the agents. ``frame`` is that of ``analytics.questions.ratings.Ratings``."""
     return [
-        ResultColumn("Elo", ["?" if rating is None else elo(rating) for rating in frame["elo"]]),
+        ResultColumn("Elo", ["?" if rating is None else format_elo(rating) for rating in frame["elo"]]),
         ResultColumn(
-            "95 % interval", [_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()], spare=1
+            "95 % interval",
+            [_format_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()],
+            drop_priority=1,
         ),
-        column("games", frame["games"], spare=2),
-        *([column("group", frame["group"] + 1)] if frame["group"].n_unique() > 1 else []),
+        number_column("games", frame["games"], spare=2),
+        *([number_column("group", frame["group"] + 1)] if frame["group"].n_unique() > 1 else []),
     ]
 
 
-def _elo_interval(rating: float | None, low: float | None, high: float | None) -> str:
+def _format_elo_interval(rating: float | None, low: float | None, high: float | None) -> str:
     if rating is None or math.isinf(rating):
         return "no bound"
-    return "not sampled" if low is None or high is None else interval(low, high, elo)
+    return "not sampled" if low is None or high is None else format_interval(low, high, format_elo)
 
 
 def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Regret and blunders, by ply if they are apart. ``frame`` is that of ``analytics.questions.mistakes``."""
     by_ply = frame["ply"].null_count() < len(frame)
     return [
-        words("agent", frame["agent"]),
-        words("decision", frame["kind"]),
-        *([column("ply", frame["ply"])] if by_ply else []),
-        column("decisions", frame["decisions"]),
-        column("mean regret", frame["regret"], half_points),
-        intervals(frame["regret_low"], frame["regret_high"], half_points, spare=1),
-        column("blunders, %", frame["blunders"], percent),
-        intervals(frame["blunders_low"], frame["blunders_high"], spare=2),
+        text_column("agent", frame["agent"]),
+        text_column("decision", frame["kind"]),
+        *([number_column("ply", frame["ply"])] if by_ply else []),
+        number_column("decisions", frame["decisions"]),
+        number_column("mean regret", frame["regret"], format_half_points),
+        interval_column(frame["regret_low"], frame["regret_high"], format_half_points, spare=1),
+        number_column("blunders, %", frame["blunders"], format_percent),
+        interval_column(frame["blunders_low"], frame["blunders_high"], spare=2),
     ]
 
 
 def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Decisions in a position and their results. ``frame`` is that of ``analytics.questions.openings``."""
     names = [name for name in ("piece", "cell", "gift") if name in frame.columns]
-    columns = [words(name, [value or "·" for value in frame[name]]) for name in names]
-    columns += [column("alike", frame["alike"], spare=2), column("games", frame["games"])]
-    columns.append(column("share", frame["share"], percent, spare=1))
-    columns.append(column("score", frame["score"], percent))
+    columns = [text_column(name, [value or "·" for value in frame[name]]) for name in names]
+    columns += [number_column("alike", frame["alike"], spare=2), number_column("games", frame["games"])]
+    columns.append(number_column("share", frame["share"], format_percent, spare=1))
+    columns.append(number_column("score", frame["score"], format_percent))
     for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
-        columns.append(column(name, frame[f"{name}_rate"], percent, spare))
-        columns.append(intervals(frame[f"{name}_low"], frame[f"{name}_high"], spare=spare + 3))
+        columns.append(number_column(name, frame[f"{name}_rate"], format_percent, spare))
+        columns.append(interval_column(frame[f"{name}_low"], frame[f"{name}_high"], spare=spare + 3))
     return columns
 
 
@@ -321,15 +330,15 @@ def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
 # Ids such as 12345e678901 and 000123 would become other numbers.
 _NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"
-_HIDDEN_IN_CELLS = f"[{HIDDEN}--\n]"  # in Rust's syntax; line ends stay
+_HIDDEN_IN_CELLS = f"[{HIDDEN_CHARACTERS}--\n]"  # in Rust's syntax; line ends stay
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text in which hidden characters are visible; line ends stay."""
-    return make_visible(text, keep="\n")
+    return escape_hidden(text, keep="\n")
 
 
-def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
+def to_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
     """Comma-separated values, their control characters visible.
 
     ``for_spreadsheet``: a text that would be read as a formula or a number begins with an apostrophe. Numbers stay
@@ -339,16 +348,16 @@ def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = Fal
 
     names = pl.Series(frame.columns, dtype=pl.String)
     texts = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-    shown = texts.with_columns(_plain(each, for_spreadsheet) for each in texts if each.dtype == pl.String)
-    shown.columns = _plain(names, for_spreadsheet).to_list()
+    shown = texts.with_columns(_escape_texts(each, for_spreadsheet) for each in texts if each.dtype == pl.String)
+    shown.columns = _escape_texts(names, for_spreadsheet).to_list()
     return shown.write_csv(include_header=header).encode()
 
 
-def _plain(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
+def _escape_texts(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
     import polars as pl
 
     if texts.str.contains(_HIDDEN_IN_CELLS).any():
-        texts = texts.map_elements(escaped, pl.String)
+        texts = texts.map_elements(escape_text, pl.String)
     if not for_spreadsheet:
         return texts
     misread = texts.str.contains(f"{_FORMULA}|{_NUMERAL}")

@@ -19,17 +19,17 @@ from analytics.questions.columns import (
     MISSING,
     ResultColumn,
     Table,
-    column,
-    count,
-    half_points,
-    intervals,
-    percent,
-    words,
+    format_count,
+    format_half_points,
+    format_percent,
+    interval_column,
+    number_column,
+    text_column,
 )
-from analytics.questions.mistakes import decision_summaries
-from analytics.questions.pairings import AgentNames, PairingResult, results
+from analytics.questions.mistakes import summarise_decisions
+from analytics.questions.pairings import AgentNames, PairingResult, load_results
 from analytics.questions.sql.database import OpenArchive
-from analytics.statistics.tally import Estimate, quantile
+from analytics.statistics.tally import Estimate, normal_quantile
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
@@ -44,7 +44,7 @@ RESULTS = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Runs and what differs between them. Frames have one row for each thing that is compared."""
 
     runs: tuple[str, ...]  # ids; the others are compared with the first
@@ -52,7 +52,7 @@ class Comparison:
     results: pl.DataFrame  # schema ``RESULTS``; scores and differences as shares, of the first agent
     speeds: pl.DataFrame  # ``run``, ``games``, ``seconds`` of play, ``games_a_second``
     regret: pl.DataFrame  # ``agent``, ``kind``, ``ply``, and the regret in half-points in each run, null: not judged
-    renamed: tuple[str, ...] = ()  # sentences on agents that were taken for each other
+    matched_agents: tuple[str, ...] = ()  # sentences on agents that were taken for each other
 
     @property
     def tables(self) -> list[Table]:
@@ -61,53 +61,62 @@ class Comparison:
         found = [
             Table(
                 "Settings and code that differ",
-                [words("setting", self.settings["setting"]), *(words(run, self.settings[run]) for run in self.runs)],
+                [
+                    text_column("setting", self.settings["setting"]),
+                    *(text_column(run, self.settings[run]) for run in self.runs),
+                ],
             ),
-            Table("Score of the first agent, in %, and its difference to the first run", _result_columns(self.results)),
+            Table(
+                "Score of the first agent, in %, and its difference to the first run",
+                _build_result_columns(self.results),
+            ),
             Table(
                 "Speed",
                 [
-                    words("run", speeds["run"]),
-                    column("games", speeds["games"]),
-                    column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.2f}"),
-                    column("games a second", speeds["games_a_second"], lambda pace: f"{pace:,.0f}"),
+                    text_column("run", speeds["run"]),
+                    number_column("games", speeds["games"]),
+                    number_column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.2f}"),
+                    number_column("games a second", speeds["games_a_second"], lambda pace: f"{pace:,.0f}"),
                 ],
             ),
             Table(
                 "Regret in half-points, by ply",
                 [
-                    words("agent", regret["agent"]),
-                    words("decision", regret["kind"]),
-                    column("ply", regret["ply"]),
-                    *(column(run, regret[run], half_points) for run in self.runs),
+                    text_column("agent", regret["agent"]),
+                    text_column("decision", regret["kind"]),
+                    number_column("ply", regret["ply"]),
+                    *(number_column(run, regret[run], format_half_points) for run in self.runs),
                 ],
             ),
         ]
         return [table for table in found if table.rows]
 
 
-def _result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
+def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
     ends = rows.select("difference_low", "difference_high").iter_rows()
-    reaches = [MISSING if low is None else f"{_signed(low)} to {_signed(high)}" for low, high in ends]
+    reaches = [
+        MISSING if low is None else f"{_format_share_difference(low)} to {_format_share_difference(high)}"
+        for low, high in ends
+    ]
     return [
-        *(words(name, rows[name]) for name in ("first", "second", "run")),
-        column("games", rows["games"], spare=3),
-        column("score", rows["score"], percent),
-        intervals(rows["score_low"], rows["score_high"], spare=2),
-        column("difference", rows["difference"], _signed),
+        *(text_column(name, rows[name]) for name in ("first", "second", "run")),
+        number_column("games", rows["games"], spare=3),
+        number_column("score", rows["score"], format_percent),
+        interval_column(rows["score_low"], rows["score_high"], spare=2),
+        number_column("difference", rows["difference"], _format_share_difference),
         ResultColumn("95 % interval", reaches),
-        column("p", rows["p"], lambda p: "<0.001" if p < 0.001 else f"{p:.3f}"),
-        column("pairs", rows["shared_pairs"], lambda pairs: count(pairs) if pairs else MISSING, spare=4),
+        number_column("p", rows["p"], lambda p: "<0.001" if p < 0.001 else f"{p:.3f}"),
+        number_column("pairs", rows["shared_pairs"], lambda pairs: format_count(pairs) if pairs else MISSING, spare=4),
     ]
 
 
-def _signed(share: float) -> str:
+def _format_share_difference(share: float) -> str:
     """A difference of shares in percentage points, with its sign."""
     text = f"{100 * share:+.2f}"
     return "0.00" if float(text) == 0 else text.replace("-", "−")  # noqa: RUF001  (a minus sign)
 
 
-def compare(opened: OpenArchive, run_ids: Sequence[str]) -> Comparison:
+def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
     """Compare runs with the first of them.
 
     Agents with the same label are compared. If each of two runs has exactly one agent that the other lacks, so are
@@ -116,15 +125,15 @@ def compare(opened: OpenArchive, run_ids: Sequence[str]) -> Comparison:
     """
     if len(run_ids) < 2 or len({*run_ids}) < len(run_ids):
         raise RequestError(f"{' '.join(run_ids) or 'nothing'} cannot be compared: name two runs or more, each once")
-    records = [opened.archive.run_named(run_id) for run_id in run_ids]
-    agents = [_counterparts(records[0], each) for each in records]
-    found = pl.DataFrame(_results(opened, records, agents), RESULTS, orient="row")
-    return Comparison(
+    records = [opened.archive.load_requested_run(run_id) for run_id in run_ids]
+    agents = [_match_agents(records[0], each) for each in records]
+    found = pl.DataFrame(_compare_results(opened, records, agents), RESULTS, orient="row")
+    return RunComparison(
         tuple(run_ids),
         _settings_frame(records, agents),
         found,
-        _speeds(records, found),
-        _regret(opened, records, agents),
+        _speeds_frame(records, found),
+        _regret_frame(opened, records, agents),
         tuple(
             f"{label} of run {record.run_id} is compared with {other} of run {records[0].run_id}"
             for record, own in zip(records, agents, strict=True)
@@ -134,7 +143,7 @@ def compare(opened: OpenArchive, run_ids: Sequence[str]) -> Comparison:
     )
 
 
-def _counterparts(base: RunRecord, other: RunRecord) -> dict[str, str]:
+def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
     """The labels of the agents of ``other``, each with the label in ``base`` that it is compared with."""
     known = [label for label in base.labels if label not in other.labels]
     own = [label for label in other.labels if label not in base.labels]
@@ -148,11 +157,13 @@ def _counterparts(base: RunRecord, other: RunRecord) -> dict[str, str]:
 
 def _settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
     """The settings that are not the same in all runs: ``setting``, and a column of texts for each run."""
-    found = [_settings(record, own) for record, own in zip(records, agents, strict=True)]
-    left_out = CODE if all("modules" in record.code for record in records) else MODULE
+    found = [_list_settings(record, own) for record, own in zip(records, agents, strict=True)]
+    left_out = CODE_PREFIX if all("modules" in record.code for record in records) else MODULE_PREFIX
     names = dict.fromkeys(name for each in found for name in each if not name.startswith(left_out))
     differing = [name for name in names if len({each.get(name) for each in found}) > 1]
-    differing = [name for name in differing if not name.startswith(MODULE) or all(name in each for each in found)]
+    differing = [
+        name for name in differing if not name.startswith(MODULE_PREFIX) or all(name in each for each in found)
+    ]
     columns = {
         record.run_id: [each.get(name, MISSING) for name in differing]
         for record, each in zip(records, found, strict=True)
@@ -160,88 +171,96 @@ def _settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, 
     return pl.DataFrame({"setting": differing, **columns}, schema=dict.fromkeys(("setting", *columns), pl.String()))
 
 
-CODE, MODULE = "code of ", "module "
+CODE_PREFIX, MODULE_PREFIX = "code of ", "module "
 
 
-def _settings(record: RunRecord, agents: Mapping[str, str]) -> dict[str, str]:
+def _list_settings(record: RunRecord, agents: Mapping[str, str]) -> dict[str, str]:
     """Everything on which the games of a run depend, by a name for people."""
     spec, code = record.spec, record.code
-    found = {f"rules: {key}": _text(value) for key, value in spec["rules"].items()}
-    found |= {key: _text(value) for key, value in spec.items() if key not in ("rules", "agents", "pairings")}
-    found["games"] = _text(record.games)
+    found = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
+    found |= {key: _format_setting(value) for key, value in spec.items() if key not in ("rules", "agents", "pairings")}
+    found["games"] = _format_setting(record.games)
     found["agents"] = ", ".join(record.labels)
     for agent in spec["agents"]:
         name = agents[agent["label"]]
         rest = {key: value for key, value in agent.items() if key not in ("label", "params")}
-        found |= {f"{name}: {key}": _text(value) for key, value in {**rest, **agent.get("params", {})}.items()}
-    found |= {f"{key} (version)": _text(code.get(key)) for key in ("version", "python", "numba", "numpy")}
-    found |= {f"{CODE}{agents[label]}": text for label, text in code.get("agents", {}).items()}
+        found |= {
+            f"{name}: {key}": _format_setting(value) for key, value in {**rest, **agent.get("params", {})}.items()
+        }
+    found |= {f"{key} (version)": _format_setting(code.get(key)) for key in ("version", "python", "numba", "numpy")}
+    found |= {f"{CODE_PREFIX}{agents[label]}": text for label, text in code.get("agents", {}).items()}
     for label, files in code.get("files", {}).items():
-        found |= {f"file {name} of {agents[label]}": text[:DIGITS] for name, text in files.items()}
-    return found | {f"{MODULE}{name}": text for name, text in code.get("modules", {}).items()}
+        found |= {f"file {name} of {agents[label]}": text[:CHECKSUM_DIGITS] for name, text in files.items()}
+    return found | {f"{MODULE_PREFIX}{name}": text for name, text in code.get("modules", {}).items()}
 
 
-DIGITS = 8  # of a file's SHA-256
+CHECKSUM_DIGITS = 8  # of a file's SHA-256
 
 
-def _text(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 # Results.
 
 
-class _Meeting(NamedTuple):
+class _ComparedPairing(NamedTuple):
     """A pairing of a run, as the agents of the first run."""
 
     record: RunRecord
     result: PairingResult
-    turned: bool  # the first agent of the first run is the second one here
+    is_swapped: bool  # the first agent of the first run is the second one here
 
     @property
     def score(self) -> Estimate:
         mean, low, high = self.result.score
-        return Estimate(1 - mean, 1 - high, 1 - low) if self.turned else Estimate(mean, low, high)
+        return Estimate(1 - mean, 1 - high, 1 - low) if self.is_swapped else Estimate(mean, low, high)
 
 
-def _results(
+def _compare_results(
     opened: OpenArchive, records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of the results: pairing by pairing, in the order of the first run, those of others after them."""
-    met: dict[tuple[str, str], list[_Meeting]] = {}
+    met: dict[tuple[str, str], list[_ComparedPairing]] = {}
     for record, own in zip(records, agents, strict=True):
-        for result in results(opened.archive, record.run_id):
+        for result in load_results(opened.archive, record.run_id):
             both = own[result.first], own[result.second]
             turned = both not in met and both[::-1] in met
-            met.setdefault(both[::-1] if turned else both, []).append(_Meeting(record, result, turned))
+            met.setdefault(both[::-1] if turned else both, []).append(_ComparedPairing(record, result, turned))
     for (first, second), meetings in met.items():
         for each in meetings:
             row = first, second, each.record.run_id, each.result.games, *each.score
             if each is meetings[0] or meetings[0].record is not records[0]:
                 yield (*row, None, None, None, None, None)
             else:
-                difference, pairs = _difference(opened, meetings[0], each)
-                yield (*row, *difference, _p_value(difference), pairs)
+                difference, pairs = _compute_difference(opened, meetings[0], each)
+                yield (*row, *difference, _compute_p_value(difference), pairs)
 
 
-def _difference(opened: OpenArchive, one: _Meeting, two: _Meeting) -> tuple[Estimate, int]:
+def _compute_difference(opened: OpenArchive, one: _ComparedPairing, two: _ComparedPairing) -> tuple[Estimate, int]:
     """The score of ``two`` minus that of ``one``, and the number of pairs of games that had the same openings."""
     seeds = {each.record.opening_seed for each in (one, two)}
     alike = all(
         each.record.spec[key] == one.record.spec[key] for each in (one, two) for key in ("rules", "opening_plies")
     )
-    if alike and len(seeds) == 1 and None not in seeds and one.record.by_pairs and two.record.by_pairs:
-        pairs, mean, variance = opened.sql(_paired(one, two)).row(0)
+    if (
+        alike
+        and len(seeds) == 1
+        and None not in seeds
+        and one.record.has_independent_pairs
+        and two.record.has_independent_pairs
+    ):
+        pairs, mean, variance = opened.sql(_paired_difference_sql(one, two)).row(0)
         if pairs > 1:
-            reach = quantile() * math.sqrt(variance / pairs)
+            reach = normal_quantile() * math.sqrt(variance / pairs)
             return Estimate(mean, max(-1.0, mean - reach), min(1.0, mean + reach)), pairs
-    return _independent(one.score, two.score), 0
+    return _subtract_independent(one.score, two.score), 0
 
 
-def _paired(one: _Meeting, two: _Meeting) -> str:
+def _paired_difference_sql(one: _ComparedPairing, two: _ComparedPairing) -> str:
     """The question in SQL: how many pairs of games share an opening, the mean of their difference, its variance."""
     sides = [
-        f"SELECT pair_id & {MAX_PAIRS - 1} AS number, {'1 - ' if each.turned else ''}(score_0 + score_1) / 2 AS score "  # noqa: S608  (ids and numbers)
+        f"SELECT pair_id & {MAX_PAIRS - 1} AS number, {'1 - ' if each.is_swapped else ''}(score_0 + score_1) / 2 AS score "  # noqa: S608  (ids and numbers)
         f"FROM pairs WHERE run_id = '{each.record.run_id}' AND pairing = {each.result.pairing}"
         for each in (one, two)
     ]
@@ -251,7 +270,7 @@ def _paired(one: _Meeting, two: _Meeting) -> str:
     )
 
 
-def _independent(one: Estimate, two: Estimate) -> Estimate:
+def _subtract_independent(one: Estimate, two: Estimate) -> Estimate:
     """The difference of two independent estimates, from their intervals.
 
     The method of variance estimates recovery, which is method 10 of R. G. Newcombe, "Interval estimation for the
@@ -263,19 +282,19 @@ def _independent(one: Estimate, two: Estimate) -> Estimate:
     return Estimate(mean, mean - down, mean + up)
 
 
-def _p_value(difference: Estimate) -> float:
+def _compute_p_value(difference: Estimate) -> float:
     """The two-sided p-value that goes with the interval: below 0.05 if 0 is outside it. 1 if there is no difference."""
     mean, low, high = difference
     reach = mean - low if mean > 0 else high - mean
     if mean == 0:
         return 1.0
-    return 2 * (1 - NormalDist().cdf(quantile() * abs(mean) / reach)) if reach else 0.0
+    return 2 * (1 - NormalDist().cdf(normal_quantile() * abs(mean) / reach)) if reach else 0.0
 
 
 # Speed and regret.
 
 
-def _speeds(records: Iterable[RunRecord], rows: pl.DataFrame) -> pl.DataFrame:
+def _speeds_frame(records: Iterable[RunRecord], rows: pl.DataFrame) -> pl.DataFrame:
     """The pace of each run; ``rows`` are the results."""
     games = dict(rows.group_by("run").agg(pl.col("games").sum()).iter_rows())
     found = [(each.run_id, games.get(each.run_id, 0), each.seconds or None) for each in records]
@@ -283,12 +302,14 @@ def _speeds(records: Iterable[RunRecord], rows: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns((pl.col("games") / pl.col("seconds")).alias("games_a_second"))
 
 
-def _regret(opened: OpenArchive, records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
+def _regret_frame(
+    opened: OpenArchive, records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]
+) -> pl.DataFrame:
     """The regret of the agents that any two runs have, by kind and ply; a column for each run."""
     keys = ["agent", "kind", "ply"]
     found = pl.DataFrame(schema={"agent": pl.String(), "kind": pl.String(), "ply": pl.Int64()})
     for record, own in zip(records, agents, strict=True):
-        judged = decision_summaries(opened, f"run_id = '{record.run_id}'", True, AgentNames({}))
+        judged = summarise_decisions(opened, f"run_id = '{record.run_id}'", True, AgentNames({}))
         judged = judged.select(pl.col("agent").replace(own), "kind", "ply", pl.col("regret").alias(record.run_id))
         found = found.join(judged, keys, "full", coalesce=True)
     return found.sort(keys)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _QUESTION = re.compile(
@@ -16,7 +16,7 @@ _QUESTION = re.compile(
 )
 
 
-class CookbookQuestion(NamedTuple):
+class CookbookQuery(NamedTuple):
     """A question of the cookbook."""
 
     number: int
@@ -27,12 +27,12 @@ class CookbookQuestion(NamedTuple):
 
 
 @cache
-def questions() -> tuple[CookbookQuestion, ...]:
+def read_cookbook() -> tuple[CookbookQuery, ...]:
     """All questions, in the order of the page."""
     text = (files("analytics.questions") / "cookbook.md").read_text(encoding="utf-8")
     sections = [(found.start(), found[1]) for found in _SECTION.finditer(text)]
     return tuple(
-        CookbookQuestion(
+        CookbookQuery(
             int(found["number"]),
             next(name for start, name in reversed(sections) if start < found.start()),
             found["title"],
@@ -43,28 +43,30 @@ def questions() -> tuple[CookbookQuestion, ...]:
     )
 
 
-def names() -> list[str]:
+def list_query_names() -> list[str]:
     """The names of all questions, sorted."""
     found = (entry.name for entry in (files("analytics.questions") / "named").iterdir())
     return sorted(name.removesuffix(".sql") for name in found if name.endswith(".sql"))
 
 
-def query(name: str) -> str:
+def read_query(name: str) -> str:
     """The SQL of a question. Raises ``RequestError`` for an unknown name."""
-    if name not in names():
-        raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
+    if name not in list_query_names():
+        raise RequestError(f"question {name!r} is not known{describe_valid_names(name, list_query_names())}")
     return (files("analytics.questions") / "named" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-CHOSEN = "true /* chosen */"  # stands for a condition in the SQL of questions that can be restricted to some games
+CONDITION_PLACEHOLDER = (
+    "true /* chosen */"  # stands for a condition in the SQL of questions that can be restricted to some games
+)
 
 
-def query_of(name: str, condition: str) -> str:
+def read_restricted_query(name: str, condition: str) -> str:
     """The SQL of a question about the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
 
     Raises ``RequestError`` for an unknown question, and for one that always takes all games.
     """
-    text = query(name)
-    if CHOSEN not in text:
-        raise RequestError(f"question {name!r} takes all games: {CHOSEN!r} is not in its SQL")
-    return text.replace(CHOSEN, f"(\n{condition}\n)")
+    text = read_query(name)
+    if CONDITION_PLACEHOLDER not in text:
+        raise RequestError(f"question {name!r} takes all games: {CONDITION_PLACEHOLDER!r} is not in its SQL")
+    return text.replace(CONDITION_PLACEHOLDER, f"(\n{condition}\n)")

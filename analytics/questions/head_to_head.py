@@ -8,28 +8,35 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from analytics.questions.cookbook import query
+from analytics.questions.cookbook import read_query
 from analytics.questions.pairings import (
     AgentNames,
     PairingResult,
     SharedOpenings,
-    agent_names,
+    build_agent_names,
+    build_shared_openings,
+    find_shared_seeds,
+    load_results_by_run,
     pairings_frame,
-    question,
-    results_of,
-    shared_openings,
-    sharing,
-    sharing_frame,
+    shared_openings_sql,
+    shared_seeds_frame,
 )
-from analytics.questions.selection import EVERY_GAME, EVERYTHING, GameFilter, repeated_games, require_one_rules, select
+from analytics.questions.selection import (
+    ALL_GAMES,
+    ALWAYS_TRUE,
+    GameFilter,
+    check_single_rules,
+    describe_repeated_games,
+    select_games,
+)
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import among
-from analytics.statistics.tally import FORFEITS, Tally, tally_from
+from analytics.questions.sql.views import run_condition_sql
+from analytics.statistics.tally import FORFEITS, Tally, build_tally
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 
-MOST_NAMED = 3  # runs that are not complete
-Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
+MAX_NAMED = 3  # runs that are not complete
+ResultsByPairing = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
 
 
 @dataclass(frozen=True)
@@ -52,19 +59,21 @@ class HeadToHead:
     def games(self) -> int:
         return sum(result.games for result in self.results)
 
-    def frame(self, by_seat: bool = False) -> pl.DataFrame:
+    def to_frame(self, by_seat: bool = False) -> pl.DataFrame:
         """A row for every two agents, with the columns of ``pairings_frame``.
 
         With ``by_seat`` a row for each seat of the first agent: ``seat`` is then a column, and forfeits are none.
         """
         if not by_seat:
             return pairings_frame(self.results)
-        seats, apart = zip(*by_seats(self.results, self.shared), strict=True)
+        seats, apart = zip(*split_by_seat(self.results, self.shared), strict=True)
         frame = pairings_frame(apart).drop("first_forfeits", "second_forfeits")
         return frame.insert_column(2, pl.Series("seat", seats, pl.Int64()))
 
 
-def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[tuple[int, PairingResult]]:
+def split_by_seat(
+    found: Iterable[PairingResult], shared: SharedOpenings | None = None
+) -> list[tuple[int, PairingResult]]:
     """Each result by seat of the first agent: the games in which it held seat 0, and those in seat 1, if any.
 
     A pair has one game of each, so the games of one seat are independent and the game is the unit of variance. Where
@@ -74,15 +83,17 @@ def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = Non
     for result in found:
         for seat in (0, 1):
             singles = [(0, 0, 0), (0, 0, 0)]
-            singles[seat] = result.in_seat(seat)
+            singles[seat] = result.results_in_seat(seat)
             if any(singles[seat]):
                 tally = Tally(singles=(singles[0], singles[1]))
-                clusters = shared.of_meeting(result.first, result.second, result.tally, seat) if shared else None
+                clusters = (
+                    shared.build_meeting_clusters(result.first, result.second, result.tally, seat) if shared else None
+                )
                 apart.append((seat, replace(result, tally=tally, by_pairs=False, clusters=clusters)))
     return apart
 
 
-def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadToHead:
+def compute_head_to_head(opened: OpenArchive, choice: GameFilter = ALL_GAMES) -> HeadToHead:
     """The head-to-head results in the chosen games.
 
     Without a condition in SQL they come from tallies. Games are read only of runs in which several pairings played the
@@ -90,101 +101,115 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadTo
     chosen game counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run, an invalid
     condition, and games under more than one set of rules; ``FailureError`` for damaged files.
     """
-    records = _with_games(opened, choice)
-    chosen = [record for record in records if choice.takes(record)]
+    records = _select_runs_with_games(opened, choice)
+    chosen = [record for record in records if choice.can_match_run(record)]
     if records and not chosen:
         raise RequestError("all chosen games are those of trainings: --trainings takes them in")
-    require_one_rules(chosen)
-    found = of_tallies(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
-    found = {key: result for key, result in found.items() if choice.takes_agents((result.first, result.second))}
-    named, names = renamed(found, chosen)
-    shared = openings_shared(opened, choice.where, chosen, named)
-    merged = merged_results(named.values(), shared)
-    notes = [*names.notes, *_notes(chosen, merged, len(records) - len(chosen)), *_incomplete(opened, chosen)]
-    notes += repeated_games(opened, [record.run_id for record in chosen])
+    check_single_rules(chosen)
+    found = (
+        load_tally_results(opened, chosen) if choice.where is None else count_game_results(opened, choice.where, chosen)
+    )
+    found = {key: result for key, result in found.items() if choice.can_match_agents((result.first, result.second))}
+    named, names = replace_labels(found, chosen)
+    shared = find_shared_openings(opened, choice.where, chosen, named)
+    merged = merge_results(named.values(), shared)
+    notes = [
+        *names.notes,
+        *_describe_warnings(chosen, merged, len(records) - len(chosen)),
+        *_describe_incomplete_runs(opened, chosen),
+    ]
+    notes += describe_repeated_games(opened, [record.run_id for record in chosen])
     return HeadToHead(chosen[0].rules.name, merged, tuple(notes), shared, chosen[0].rules.mover_chooses)
 
 
-def _incomplete(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
+def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
     """A warning about runs that lack games that were asked for."""
-    lacking = {each.run_id: opened.archive.ranges(each.run_id).missing(each.end_unit) for each in records}
+    lacking = {
+        each.run_id: opened.archive.list_effective_ranges(each.run_id).list_gaps(each.end_unit) for each in records
+    }
     named = [
-        f"{each.run_id} ({each.line.games_in(lacking[each.run_id]):,} games missing)"
+        f"{each.run_id} ({each.unit_line.count_games(lacking[each.run_id]):,} games missing)"
         for each in records
         if lacking[each.run_id]
     ]
     if not named:
         return []
-    more = f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else ""
-    return [f"not complete: {', '.join(named[:MOST_NAMED])}{more}; the same command plays the rest of a run"]
+    more = f" and {len(named) - MAX_NAMED:,} more" if len(named) > MAX_NAMED else ""
+    return [f"not complete: {', '.join(named[:MAX_NAMED])}{more}; the same command plays the rest of a run"]
 
 
-def _with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
+def _select_runs_with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
     """The runs with chosen games, those of trainings too. Raises as ``head_to_head`` does."""
     archive = opened.archive
-    for run_id in set(archive.run_ids()) - set(archive.recorded()):
-        if len(archive.ranges(run_id)):
+    for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
+        if len(archive.list_effective_ranges(run_id)):
             raise FailureError(f"run {run_id} has games and no record: restore its record")
-    met = set(archive.run_ids())
+    met = set(archive.list_run_ids())
     if choice.where is not None:
-        met = {record.run_id for record in select(opened, choice.where).runs}
-    records = replace(choice, rules=None, trainings=True).records(archive)
-    records = [record for record in records if record.run_id in met and len(archive.ranges(record.run_id))]
+        met = {record.run_id for record in select_games(opened, choice.where).runs}
+    records = replace(choice, rules=None, trainings=True).select_runs(archive)
+    records = [
+        record for record in records if record.run_id in met and len(archive.list_effective_ranges(record.run_id))
+    ]
     if not records:
         asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
-        raise RequestError(f"archive {archive.root} has no games{asked}: {archive.hint('archive ls')} lists the runs")
-    choice.require_rules(records)
+        raise RequestError(
+            f"archive {archive.root} has no games{asked}: {archive.format_command('archive ls')} lists the runs"
+        )
+    choice.check_rules(records)
     return [record for record in records if choice.rules in (None, record.rules.name)]
 
 
-def openings_shared(
-    opened: OpenArchive, where: str | None, records: Sequence[RunRecord], found: Results
+def find_shared_openings(
+    opened: OpenArchive, where: str | None, records: Sequence[RunRecord], found: ResultsByPairing
 ) -> SharedOpenings | None:
     """The pairs of the results ``found`` that share openings with another result; None if there are none."""
-    seeds = sharing(records, found)
+    seeds = find_shared_seeds(records, found)
     if not seeds:
         return None
     agents = {key: (found[key].first, found[key].second) for key in seeds}
     runs = {run_id for run_id, _ in seeds}
     chosen = [record for record in records if record.run_id in runs]
-    frames = {"_sharing": sharing_frame(seeds)}
-    groups = _ask(opened, question(agents, seeds), where or EVERYTHING, chosen, frames)
-    return shared_openings(agents, seeds, groups)
+    frames = {"_sharing": shared_seeds_frame(seeds)}
+    groups = _query_games(opened, shared_openings_sql(agents, seeds), where or ALWAYS_TRUE, chosen, frames)
+    return build_shared_openings(agents, seeds, groups)
 
 
-def of_tallies(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
+def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> ResultsByPairing:
     """Every pairing of these runs that has games, from their tallies; in the order of the runs."""
     return {
         (run_id, result.pairing): result
-        for run_id, found in results_of(opened.archive, records).items()
+        for run_id, found in load_results_by_run(opened.archive, records).items()
         for result in found
         if result.games
     }
 
 
-def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> Results:
+def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> ResultsByPairing:
     """The same results, counted in the games of these runs that ``where`` chooses.
 
     A pair with only one chosen game counts as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
-    for run_id, pairing, zero, one, pairs in _ask(opened, query("pair_results"), where, records).iter_rows():
+    for run_id, pairing, zero, one, pairs in _query_games(
+        opened, read_query("pair_results"), where, records
+    ).iter_rows():
         cells = rows.setdefault((run_id, pairing), [[0, 0, 0] for _ in range(5)])
         row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
         cells[row][column] += pairs
     found: dict[tuple[str, int], PairingResult] = {}
-    by_pairs = {record.run_id: record.by_pairs for record in records}
-    for pairing in _ask(opened, query("pairings"), where, records).to_dicts():
+    by_pairs = {record.run_id: record.has_independent_pairs for record in records}
+    for pairing in _query_games(opened, read_query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
         forfeits = [[pairing[f"{kind}_{agent}"] for agent in ("first", "second")] for kind in FORFEITS]
-        tally = tally_from({"pairs": cells[:3], "singles": cells[3:]}, forfeits, pairing["plies"])
+        tally = build_tally({"pairs": cells[:3], "singles": cells[3:]}, forfeits, pairing["plies"])
         found[key] = PairingResult(key[1], pairing["first"], pairing["second"], tally, by_pairs[key[0]])
     order = {record.run_id: i for i, record in enumerate(records)}
     return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 
 
-def _ask(
+def _query_games(
     opened: OpenArchive,
     text: str,
     where: str,
@@ -193,25 +218,25 @@ def _ask(
 ) -> pl.DataFrame:
     """Return the answer to a question in SQL about the games of these runs that ``where`` chooses, and ``frames``."""
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
-    of_runs = among(record.run_id for record in records)
+    of_runs = run_condition_sql(record.run_id for record in records)
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
     return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)", None, **(frames or {}))
 
 
-def renamed(found: Results, records: Sequence[RunRecord]) -> tuple[Results, AgentNames]:
+def replace_labels(found: ResultsByPairing, records: Sequence[RunRecord]) -> tuple[ResultsByPairing, AgentNames]:
     """The results with the names of ``agent_names`` instead of labels, and these names."""
     of_runs = {record.run_id: record for record in records}
-    names = agent_names(
+    names = build_agent_names(
         (of_runs[run_id], label) for (run_id, _), result in found.items() for label in (result.first, result.second)
     )
     shown = {
-        key: replace(result, first=names.name(key[0], result.first), second=names.name(key[0], result.second))
+        key: replace(result, first=names.find_name(key[0], result.first), second=names.find_name(key[0], result.second))
         for key, result in found.items()
     }
     return shown, names
 
 
-def merged_results(found: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:
+def merge_results(found: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:
     """One result for every two agents. The unit of variance is the pair if it is so in any of their results.
 
     Where the two played the same openings again, it is the opening.
@@ -227,12 +252,15 @@ def merged_results(found: Iterable[PairingResult], shared: SharedOpenings | None
         key = known.first, known.second
         merged[key] = replace(known, tally=known.tally + tally, by_pairs=known.by_pairs or result.by_pairs)
     return tuple(
-        replace(result, clusters=shared.of_meeting(result.first, result.second, result.tally) if shared else None)
+        replace(
+            result,
+            clusters=shared.build_meeting_clusters(result.first, result.second, result.tally) if shared else None,
+        )
         for result in merged.values()
     )
 
 
-def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult], trainings: int) -> list[str]:
+def _describe_warnings(records: Sequence[RunRecord], found: Sequence[PairingResult], trainings: int) -> list[str]:
     """Warnings: labels that stand for different agents, and games that are left out here or in ratings.
 
     ``trainings`` is the number of runs of trainings that were left out.

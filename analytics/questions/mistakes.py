@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from analytics.questions.pairings import AgentNames, agent_names
-from analytics.questions.selection import ply_rows
+from analytics.questions.pairings import AgentNames, build_agent_names
+from analytics.questions.selection import read_ply_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import ClusterSums, mean_over_clusters, share_over_clusters
 from analytics.store.schema import MAX_PAIRS
 from quarto.canonical import canonical_forms, canonical_position
 from quarto.notation import format_position
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 
 CANDIDATES = 20_000  # blunders, the worst first, whose positions are compared
 
-DECISIONS = {
+DECISION_SUMMARIES = {
     **dict.fromkeys(("agent", "kind"), pl.String()),
     **dict.fromkeys(("ply", "decisions"), pl.Int64()),
     **dict.fromkeys(("regret", "regret_low", "regret_high", "blunders", "blunders_low", "blunders_high"), pl.Float64()),
@@ -48,7 +48,7 @@ class Mistake(NamedTuple):
         return format_position(self.position, self.rules.name)
 
 
-def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
+def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
     """A row for each agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
 
     By the schema ``DECISIONS``: ``regret`` is the mean of half-points given up, ``blunders`` the share of decisions
@@ -67,25 +67,25 @@ def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names
     sums = ", ".join(f'sum({value})::BIGINT AS "{value}"' for value in values)
     columns = "name, kind, of_ply, count(*) AS clusters"
     text = f"SELECT {columns}, {sums} FROM ({of_clusters}) GROUP BY ALL ORDER BY ALL"  # noqa: S608  (names of columns)
-    found = archive.sql(text, judged=_judged(archive, names))
-    return pl.DataFrame(map(_summary, found.iter_rows(named=True)), DECISIONS, orient="row")
+    found = archive.sql(text, judged=_build_agent_clusters(archive, names))
+    return pl.DataFrame(map(_summarise_row, found.iter_rows(named=True)), DECISION_SUMMARIES, orient="row")
 
 
-def _judged(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
+def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
     """Each agent of each run: its name, and which pairs of its games are one cluster.
 
     Pairs of games are one cluster if they agree in ``origin``, and in the bits of their number that ``pair_bits`` has.
     If openings follow from a seed and the number of the pair, these bits leave out the pairing.
     """
     rows = []
-    for record in archive.archive.runs():
+    for record in archive.archive.load_runs():
         seed, run_id = record.opening_seed, record.run_id
         clusters = (run_id, -1) if seed is None else (f"seed {seed}", MAX_PAIRS - 1)
-        rows += [(run_id, label, names.name(run_id, label), *clusters) for label in record.labels]
+        rows += [(run_id, label, names.find_name(run_id, label), *clusters) for label in record.labels]
     return pl.DataFrame(rows, ("run_id", "agent", "name", "origin", "pair_bits"), orient="row")
 
 
-def _summary(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
+def _summarise_row(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
     regret, blunders = (
         ClusterSums(row["clusters"], row["n"], row[y], row["n * n"], row[f"n * {y}"], row[f"{y} * {y}"])
         for y in ("lost", "blunders")
@@ -94,14 +94,14 @@ def _summary(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
     return row["name"], row["kind"], row["of_ply"], row["n"], *estimates
 
 
-def judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
+def find_judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
     """The names of the agents with decisions that meet a condition in SQL."""
-    records = {record.run_id: record for record in archive.archive.runs()}
+    records = {record.run_id: record for record in archive.archive.load_runs()}
     pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
-    return agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
+    return build_agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
 
 
-def worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mistake]:
+def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mistake]:
     """The positions where most was given up; of equal ones, those first where most of the choices keep the value.
 
     Then come those missed most often. Choices that keep the value may be not counted: such positions come last. Only
@@ -112,10 +112,10 @@ def worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mis
         f"WHERE regret > 0 AND (\n{condition}\n) "
         f"ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
     )
-    plies = ply_rows(archive, blunders.select("run_id", "game_id"))
-    rules = {record.run_id: record.rules for record in archive.archive.runs()}
+    plies = read_ply_rows(archive, blunders.select("run_id", "game_id"))
+    rules = {record.run_id: record.rules for record in archive.archive.load_runs()}
     parts = [
-        _with_positions(decisions, plies, rules[run_id])
+        _add_positions(decisions, plies, rules[run_id])
         for (run_id,), decisions in blunders.partition_by("run_id", maintain_order=True, as_dict=True).items()
     ]
     if not parts:
@@ -130,10 +130,10 @@ def worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mis
         .sort(order, descending=[True, True, True, *[False] * len(same)], nulls_last=True)
         .head(count)
     )
-    return [_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
+    return [_build_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
 
 
-def _with_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+def _add_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Decisions of one run, with the rules' name and the canonical position as ``lanes`` and ``occupied``."""
     numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
     met = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
@@ -147,14 +147,14 @@ def _with_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) 
     hands = np.full(len(decisions), NONE, np.int8)
     held = now.filter(pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement")
     hands[held["decision"].to_numpy()] = held["piece"].to_numpy()
-    lanes, forms = canonical_forms(lanes, occupied.astype(np.uint16), hands, symmetries(rules))
+    lanes, forms = canonical_forms(lanes, occupied.astype(np.uint16), hands, build_symmetries(rules))
     return decisions.with_columns(rules=pl.lit(rules.name), lanes=lanes, occupied=forms)
 
 
-def _mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
+def _build_mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
     of_game = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
     game, ply = of_game.select("piece", "cell").rows(), row["ply"]
     hand = game[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE
-    position = canonical_position(from_plies(game[:ply], hand), rules)
+    position = canonical_position(position_from_plies(game[:ply], hand), rules)
     names = ("regret", "value_before", "saving", "choices", "missed", "run_id", "game_id", "ply")
     return Mistake(position, rules, row["kind"], *map(row.__getitem__, names))

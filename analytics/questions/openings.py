@@ -11,17 +11,17 @@ from itertools import permutations
 
 import polars as pl
 
-from analytics.questions.selection import EVERY_GAME, GameFilter, Ply, plies_of, require_one_rules, rows_in
+from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_file_rows, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
 from analytics.store.archive import Archive
-from analytics.store.marker import CheckedFile
+from analytics.store.marker import VerifiableFile
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.tables.derived.positions import turns_in
-from analytics.tables.derived.tables import POSITIONS_TABLE, count_positions, counts_turns_of
+from analytics.tables.derived.positions import list_canonical_turns
+from analytics.tables.derived.tables import POSITIONS_TABLE, derive_stored_positions, has_turns_of_ply
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.notation import (
     format_cell,
     format_game,
@@ -32,17 +32,17 @@ from quarto.notation import (
     parse_position,
 )
 from quarto.position import ALL_CELLS, Position, board
-from quarto.rules import ATTRIBUTES, NONE, PIECES, Rules, finished_lines
-from quarto.symmetry import symmetries
+from quarto.rules import ATTRIBUTES, NONE, PIECES, Rules, find_finished_lines
+from quarto.symmetry import build_symmetries
 
 EMPTY_BOARD = "..../..../..../.... -"
-BY = ("gift", "placement", "turn")
-SORTS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
+DECISION_KINDS = ("gift", "placement", "turn")
+SORT_ORDERS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
 
-MOST_THREADS = 8  # each replays a range: some hundred megabytes
+MAX_THREADS = 8  # each replays a range: some hundred megabytes
 
 # The columns that are read from ``positions``.
-_DECIDED = pl.Schema(
+_INDEX_COLUMNS = pl.Schema(
     {"run_id": pl.String()}
     | {
         name: pl.Int64()
@@ -51,7 +51,7 @@ _DECIDED = pl.Schema(
 )
 
 # The columns of the canonical turn that identify a decision.
-_SAME = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "cell", "piece"]}
+_DECISION_COLUMNS = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "cell", "piece"]}
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class OpeningsQuery:
 
     position: str = EMPTY_BOARD
     by: str | None = None  # one of BY; None: the next decision
-    games: GameFilter = EVERY_GAME  # whole runs, and the agent that decided
+    games: GameFilter = ALL_GAMES  # whole runs, and the agent that decided
     least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
-    sort: str = SORTS[0]  # one of SORTS
+    sort: str = SORT_ORDERS[0]  # one of SORTS
 
 
 @dataclass(frozen=True)
-class Explored:
+class OpeningsResult:
     """A position and the decisions made there."""
 
     position: Position
@@ -77,15 +77,15 @@ class Explored:
     rows: pl.DataFrame
 
 
-def openings(
+def explore_position(
     opened: OpenArchive,
     position: str = EMPTY_BOARD,
     by: str | None = None,
-    games: GameFilter = EVERY_GAME,
+    games: GameFilter = ALL_GAMES,
     least: int = 1,
     imposed: bool = False,
     samples: bool = True,
-    sort: str = SORTS[0],
+    sort: str = SORT_ORDERS[0],
 ) -> pl.DataFrame:
     """The decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
 
@@ -106,39 +106,39 @@ def openings(
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
-    return explore(opened, OpeningsQuery(position, by, games, least, imposed, sort), samples).rows
+    return run_openings_query(opened, OpeningsQuery(position, by, games, least, imposed, sort), samples).rows
 
 
-def explore(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> Explored:
+def run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> OpeningsResult:
     """The answer of ``openings`` together with the position; raises the same errors."""
-    return opened.again(lambda: _explored(opened, asked, samples))
+    return opened.retry_if_file_missing(lambda: _run_openings_query(opened, asked, samples))
 
 
-def _explored(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> Explored:
-    parsed, by, records = checked(opened.archive, asked)
+def _run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> OpeningsResult:
+    parsed, by, records = check_openings_query(opened.archive, asked)
     rules = records[0].rules
-    turns = turns_in(parsed, rules)
-    found = _decided(opened, records, parsed, turns)
-    chosen = _of_agents(found, records, by, asked.games)
+    turns = list_canonical_turns(parsed, rules)
+    found = _read_decisions(opened, records, parsed, turns)
+    chosen = _select_deciding_agent(found, records, by, asked.games)
     counted = chosen if asked.imposed else chosen.filter(pl.col("imposed") == 0)
     games = int(counted["games"].sum())
     text = format_position(parsed, rules.name)
     if not games:
-        raise RequestError(_nothing(text, records, chosen, asked.games))
-    rows = _summed(counted, turns, by, records).filter(pl.col("games") >= asked.least)
+        raise RequestError(_describe_no_decisions(text, records, chosen, asked.games))
+    rows = _sum_decisions(counted, turns, by, records).filter(pl.col("games") >= asked.least)
     if rows.is_empty():
         raise RequestError(f"no {by} was chosen at least {asked.least:,} times in {text} ({games:,} games)")
-    rows = _presented(rows, by, rules, games)
-    if asked.sort != SORTS[0]:  # by which they are sorted; equal ones stay as they are
+    rows = _format_decisions(rows, by, rules, games)
+    if asked.sort != SORT_ORDERS[0]:  # by which they are sorted; equal ones stay as they are
         rows = rows.sort(asked.sort, descending=asked.sort == "losses", maintain_order=True)
     if samples:
-        rows = rows.with_columns(sample=pl.Series(_samples(opened, rows, parsed, rules), dtype=pl.String))
-    return Explored(parsed, rules, by, games, rows)
+        rows = rows.with_columns(sample=pl.Series(_format_sample_games(opened, rows, parsed, rules), dtype=pl.String))
+    return OpeningsResult(parsed, rules, by, games, rows)
 
 
-def cells_alike(position: Position, rules: Rules) -> list[list[int]]:
+def group_equivalent_cells(position: Position, rules: Rules) -> list[list[int]]:
     """The empty cells, in groups of those that symmetries of the position map onto each other."""
-    turns = turns_in(position, rules).with_columns(form=pl.struct("board", "cell"))
+    turns = list_canonical_turns(position, rules).with_columns(form=pl.struct("board", "cell"))
     forms = turns.group_by("own_cell").agg(pl.col("form").unique().sort()).sort("own_cell")
     groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
     for cell, of_cell in forms.iter_rows():
@@ -146,29 +146,29 @@ def cells_alike(position: Position, rules: Rules) -> list[list[int]]:
     return list(groups.values())
 
 
-def checked(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
+def check_openings_query(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
     """The checked question: position, kind of decision, and the runs that count. Reads no games.
 
     Raises ``RequestError`` for a question that no games could answer.
     """
     parsed, rules_name = parse_position(asked.position)
-    if asked.sort not in SORTS:
-        raise RequestError(f"sort {asked.sort!r} is not known{nearest(asked.sort, SORTS)}")
+    if asked.sort not in SORT_ORDERS:
+        raise RequestError(f"sort {asked.sort!r} is not known{describe_valid_names(asked.sort, SORT_ORDERS)}")
     if asked.games.where is not None:
         raise RequestError(f"where={asked.games.where!r} chooses games, but decisions are counted by run: choose runs")
-    records = replace(asked.games, rules=rules_name).records(archive)
+    records = replace(asked.games, rules=rules_name).select_runs(archive)
     if not records:
-        raise RequestError(f"archive {archive.root} has no runs: {archive.hint('archive ls')} lists them")
-    require_one_rules(records)
-    return parsed, _checked_by(parsed, records[0].rules, asked.by), records
+        raise RequestError(f"archive {archive.root} has no runs: {archive.format_command('archive ls')} lists them")
+    check_single_rules(records)
+    return parsed, _check_decision_kind(parsed, records[0].rules, asked.by), records
 
 
-def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
+def _check_decision_kind(position: Position, rules: Rules, by: str | None) -> str:
     """The kind of decision. Raises ``RequestError`` for a position without decisions, or without this kind."""
     text = format_position(position, rules.name)
-    if by is not None and by not in BY:
-        raise RequestError(f"by {by!r} is not one of {', '.join(BY)}")
-    if position.occupied == ALL_CELLS or finished_lines(board(position), rules):
+    if by is not None and by not in DECISION_KINDS:
+        raise RequestError(f"by {by!r} is not one of {', '.join(DECISION_KINDS)}")
+    if position.occupied == ALL_CELLS or find_finished_lines(board(position), rules):
         raise RequestError(f"in {text} the game is over: no decision is left")
     if rules.mover_chooses:
         if position.hand != NONE:
@@ -181,7 +181,7 @@ def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
     return by or ("gift" if position.hand == NONE else "placement")
 
 
-def _decided(
+def _read_decisions(
     opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
 ) -> pl.DataFrame:
     """The decisions of runs in a position, as rows of ``positions`` with ``run_id`` in front.
@@ -191,43 +191,49 @@ def _decided(
     ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
     boards = turns["board"].to_list()  # boards that differ in the hand are neighbours
     where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
-    files, rest = list[CheckedFile](), list[tuple[RunRecord, StoredRange]]()
+    files, rest = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
-        found, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
+        found, lacking = opened.files.list_derived_files(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
         files += found
         rest += [(record, each) for each in lacking]
-    parts = [rows_in(opened, files, list(_DECIDED)[1:], where).cast(_DECIDED)] if files else []
-    return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
+    parts = [read_file_rows(opened, files, list(_INDEX_COLUMNS)[1:], where).cast(_INDEX_COLUMNS)] if files else []
+    return pl.concat(
+        [pl.DataFrame(schema=_INDEX_COLUMNS), *parts, *_count_unindexed_decisions(opened.archive, rest, ply, where)]
+    )
 
 
-MOST_KEPT = 1 << 14  # frames of some rows
+MAX_CACHED_FRAMES = 1 << 14  # frames of some rows
 
 # What was counted in the games of a file, by its run, its name, and the condition: a file's name says which games.
-_kept: dict[tuple[str, str, str], pl.DataFrame] = {}
+_decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
 
 
-def _from_games(
+def _count_unindexed_decisions(
     archive: Archive, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
 ) -> list[pl.DataFrame]:
     """The same rows, computed for ranges of games that are not indexed deep enough."""
 
-    def rows(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
+    def count_decisions(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
         record, stored = of
         key = record.run_id, stored.name, where
-        if key not in _kept:
-            counted = count_positions(archive, record, stored, range(ply, ply + 1))
+        if key not in _decision_cache:
+            counted = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
             # A filter may return a slice, which would keep the whole table of every file in memory.
             found = counted[counted.select(pl.arg_where(pl.sql_expr(where))).to_series()]
-            if len(_kept) >= MOST_KEPT:
-                _kept.clear()
-            _kept[key] = found.with_columns(run_id=pl.lit(record.run_id)).select(*_DECIDED).cast(_DECIDED)
-        return _kept[key]
+            if len(_decision_cache) >= MAX_CACHED_FRAMES:
+                _decision_cache.clear()
+            _decision_cache[key] = (
+                found.with_columns(run_id=pl.lit(record.run_id)).select(*_INDEX_COLUMNS).cast(_INDEX_COLUMNS)
+            )
+        return _decision_cache[key]
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
-        return list(pool.map(rows, ranges))
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
+        return list(pool.map(count_decisions, ranges))
 
 
-def _of_agents(found: pl.DataFrame, records: Sequence[RunRecord], by: str, choice: GameFilter) -> pl.DataFrame:
+def _select_deciding_agent(
+    found: pl.DataFrame, records: Sequence[RunRecord], by: str, choice: GameFilter
+) -> pl.DataFrame:
     """The rows in which the wanted agent decided against the wanted opponent."""
     if choice.agent is None and choice.opponent is None:
         return found
@@ -240,11 +246,11 @@ def _of_agents(found: pl.DataFrame, records: Sequence[RunRecord], by: str, choic
         if choice.agent in (None, label) and choice.opponent in (None, pairing[1 - second])
     ]
     names = ("run_id", "pairing", "second")
-    wanted = pl.DataFrame(theirs, schema={name: _DECIDED[name] for name in names}, orient="row")
+    wanted = pl.DataFrame(theirs, schema={name: _INDEX_COLUMNS[name] for name in names}, orient="row")
     return found.join(wanted, on=names, how="semi")
 
 
-def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, choice: GameFilter) -> str:
+def _describe_no_decisions(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, choice: GameFilter) -> str:
     """The reason why there is no row."""
     imposed = int(chosen["games"].sum())
     if imposed:
@@ -256,9 +262,9 @@ def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, choi
     return f"no decision was made{who} in {text} in the games of {runs}: give an earlier position"
 
 
-def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:
+def _sum_decisions(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:
     """A row for each decision: the least of the equivalent ones, counts, openings, and the first game."""
-    same, own = _SAME[by], ["own_hand", "own_cell", "own_piece"][: len(_SAME[by])]
+    same, own = _DECISION_COLUMNS[by], ["own_hand", "own_cell", "own_piece"][: len(_DECISION_COLUMNS[by])]
     alike = pl.struct(own).n_unique().cast(pl.Int64)
     names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
     rows = (
@@ -267,7 +273,7 @@ def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequen
         .group_by(same, maintain_order=True)
         .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
         .join(names, on=same, how="left", validate="1:1")
-        .join(_openings_of(counted, same, records), on=same, how="left", validate="1:1")
+        .join(_count_openings(counted, same, records), on=same, how="left", validate="1:1")
     )
     if rows["alike"].null_count():
         raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
@@ -277,7 +283,7 @@ def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequen
     return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
 
 
-def _openings_of(counted: pl.DataFrame, same: Sequence[str], records: Sequence[RunRecord]) -> pl.DataFrame:
+def _count_openings(counted: pl.DataFrame, same: Sequence[str], records: Sequence[RunRecord]) -> pl.DataFrame:
     """For each decision, the number of openings that its games are sure to come from: ``openings``.
 
     Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
@@ -292,7 +298,7 @@ def _openings_of(counted: pl.DataFrame, same: Sequence[str], records: Sequence[R
     return of_deciders.group_by(*same, "seed").agg(openings=of_seed).group_by(same).agg(pl.sum("openings"))
 
 
-def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.DataFrame:
+def _format_decisions(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.DataFrame:
     """The columns of an answer, but for the text of the sample."""
     pieces = "own_piece" if rules.mover_chooses else "own_hand"
     named = {"gift": {"gift": "own_hand"}, "placement": {"piece": pieces, "cell": "own_cell"}}.get(
@@ -303,7 +309,7 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
         if by == "placement":
             named.pop("piece")
     texts = [
-        pl.Series(name, [_text(name, value) for value in rows[column].to_list()], pl.String)
+        pl.Series(name, [_format_cell_or_piece(name, value) for value in rows[column].to_list()], pl.String)
         for name, column in named.items()
     ]
     rates: dict[str, pl.Series] = {}
@@ -317,11 +323,11 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
     return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
 
 
-def _text(column: str, value: int) -> str | None:
+def _format_cell_or_piece(column: str, value: int) -> str | None:
     return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
 
 
-def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules: Rules) -> list[str]:
+def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules: Rules) -> list[str]:
     """The text (``F@b1 3@b2 ...``) of the sample game of each row, turned so that it makes the decision of the row.
 
     Raises ``FailureError`` for a damaged file.
@@ -329,16 +335,16 @@ def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules:
     texts = []
     decisions = rows.select(name for name in ("piece", "cell", "gift") if name in rows.columns).to_dicts()
     games = [(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
-    plies = plies_of(opened, games)
+    plies = read_plies(opened, games)
     for each, decision in zip(games, decisions, strict=True):
-        game = turned(plies.get(each, []), position, decision, rules)
+        game = find_game_image(plies.get(each, []), position, decision, rules)
         if game is None:
             raise FailureError("a game does not make the decision that the index says: run 'qarena archive verify'")
         texts.append(format_game(game))
     return texts
 
 
-def turned(
+def find_game_image(
     plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None], rules: Rules
 ) -> list[Ply] | None:
     """The image of a game that passes through ``position`` and makes ``decision`` there; None if no symmetry does it.
@@ -349,20 +355,20 @@ def turned(
     made = position.occupied.bit_count()
     if len(plies) <= made:
         return None
-    pieces, cells = _wanted(plies, position, decision)
+    pieces, cells = _list_required_images(plies, position, decision)
     target = board(position)
-    for moved in symmetries(rules).cells.tolist():
+    for moved in build_symmetries(rules).cells.tolist():
         if any(target[moved[cell]] == NONE for _, cell in plies[:made]) or any(
             moved[cell] != wanted for cell, wanted in cells
         ):
             continue
         pairs = [(piece, target[moved[cell]]) for piece, cell in plies[:made]] + pieces
-        for image in _piece_maps(pairs):
+        for image in _find_piece_maps(pairs):
             return [(image[piece], moved[cell]) for piece, cell in plies]
     return None
 
 
-def _wanted(
+def _list_required_images(
     plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None]
 ) -> tuple[list[Ply], list[tuple[int, int]]]:
     """The pieces and the cells of a game after a position, each with its image."""
@@ -380,16 +386,16 @@ def _wanted(
     return given, [] if text is None else [(cell, parse_cell(text))]
 
 
-def _piece_maps(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+def _find_piece_maps(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
     """The symmetries of the pieces that take the first of each pair to the second, each as the 16 images."""
-    for permuted in _attribute_orders():
+    for permuted in _list_attribute_permutations():
         flipped = permuted[pairs[0][0]] ^ pairs[0][1] if pairs else 0
         if all(permuted[piece] ^ flipped == wanted for piece, wanted in pairs):
             yield [piece ^ flipped for piece in permuted]
 
 
 @cache
-def _attribute_orders() -> list[list[int]]:
+def _list_attribute_permutations() -> list[list[int]]:
     """The images of the 16 pieces under each order of the attributes; the first is the identity."""
     return [
         [sum((piece >> source & 1) << bit for bit, source in enumerate(order)) for piece in range(PIECES)]

@@ -18,18 +18,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.statistics.davidson import reachable
+from analytics.statistics.davidson import transitive_closure
 from analytics.statistics.tally import (
-    CELLS,
-    SWAPPED,
+    SWAPPED_CELLS,
+    TALLY_CELLS,
     Clusters,
     Estimate,
-    Row,
+    ResultCounts,
     Tally,
-    cells_of,
-    clusters,
+    build_clusters,
     score,
     sum_tallies,
+    tally_to_cells,
     win_rate,
 )
 from analytics.store.archive import Archive
@@ -65,7 +65,7 @@ class PairingResult:
     def losses(self) -> int:
         return self.tally.losses
 
-    def in_seat(self, seat: int) -> Row:
+    def results_in_seat(self, seat: int) -> ResultCounts:
         """The first agent's (losses, draws, wins) in ``seat``, which it holds in game ``seat`` of each pair."""
         return self.tally.results(seat)
 
@@ -90,20 +90,20 @@ class PairingResult:
         return self.tally.plies / self.games
 
 
-def results(archive: Archive, run_id: str) -> list[PairingResult]:
+def load_results(archive: Archive, run_id: str) -> list[PairingResult]:
     """The pairings of a run that have games, in the run's order.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
-    return results_of(archive, [archive.run_named(run_id)])[run_id]
+    return load_results_by_run(archive, [archive.load_requested_run(run_id)])[run_id]
 
 
-def results_of(archive: Archive, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
+def load_results_by_run(archive: Archive, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
     """The same of several runs, by run: their tallies are read at once."""
     runs = {record.run_id: record for record in records}
     return {
         run_id: [
-            PairingResult(pairing, *runs[run_id].pairings[pairing], tally, runs[run_id].by_pairs)
+            PairingResult(pairing, *runs[run_id].pairings[pairing], tally, runs[run_id].has_independent_pairs)
             for pairing, tally in tallies.items()
             if pairing < len(runs[run_id].pairings)
         ]
@@ -111,10 +111,10 @@ def results_of(archive: Archive, records: Iterable[RunRecord]) -> dict[str, list
     }
 
 
-def results_of_jobs(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
+def load_job_results(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
     """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive."""
-    records = [record for job in jobs if job.run_id is not None and (record := archive.run(job.run_id))]
-    found = results_of(archive, records)
+    records = [record for job in jobs if job.run_id is not None and (record := archive.find_run(job.run_id))]
+    found = load_results_by_run(archive, records)
     return [(job, found.get(str(job.run_id), [])) for job in jobs]
 
 
@@ -151,7 +151,7 @@ class Standing:
     losses: int
     forfeits: int
     score: Estimate
-    against: dict[str, float]  # mean score by opponent's label
+    score_by_opponent: dict[str, float]  # mean score by opponent's label
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,12 @@ class Crosstable:
     @property
     def groups(self) -> int:
         """The number of groups of agents without games between them, not even through others."""
-        met = np.array([[agent in standing.against for agent in self.agents] for standing in self.standings], np.bool_)
-        return len(np.unique(reachable(met), axis=0))
+        met = np.array(
+            [[agent in standing.score_by_opponent for agent in self.agents] for standing in self.standings], np.bool_
+        )
+        return len(np.unique(transitive_closure(met), axis=0))
 
-    def frame(self, opponents: int | None = None) -> pl.DataFrame:
+    def to_frame(self, opponents: int | None = None) -> pl.DataFrame:
         """Return a row for each agent: its score with interval, its counts, and its mean score against each other one.
 
         The mean scores are in columns named ``v `` and the other's label; null where the two did not meet. With
@@ -185,14 +187,16 @@ class Crosstable:
                 for name in ("games", "wins", "draws", "losses", "forfeits")
             ),
             *(
-                pl.Series(f"v {agent}", [standing.against.get(agent) for standing in self.standings], pl.Float64)
+                pl.Series(
+                    f"v {agent}", [standing.score_by_opponent.get(agent) for standing in self.standings], pl.Float64
+                )
                 for agent in self.agents[:opponents]
             ),
         ]
         return pl.DataFrame(columns)
 
 
-def crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings | None = None) -> Crosstable:
+def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings | None = None) -> Crosstable:
     """The crosstable of all pairings. Games of an agent against itself are left out.
 
     With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
@@ -209,11 +213,11 @@ def crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings 
             if agent != opponent:
                 met[opponent] = met[opponent] + tally if opponent in met else tally
     by_pairs = any(result.by_pairs for result in pairing_results)
-    standings = [_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
+    standings = [_build_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 
-def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: SharedOpenings | None) -> Standing:
+def _build_standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: SharedOpenings | None) -> Standing:
     total = sum_tallies(met.values())
     return Standing(
         agent,
@@ -222,45 +226,45 @@ def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: SharedO
         total.draws,
         total.losses,
         total.forfeits[0],
-        score(total, by_pairs, shared.of_agent(agent, total) if shared else None),
-        {opponent: _points(tally) / tally.games for opponent, tally in met.items()},
+        score(total, by_pairs, shared.build_agent_clusters(agent, total) if shared else None),
+        {opponent: _count_points(tally) / tally.games for opponent, tally in met.items()},
     )
 
 
-def _points(tally: Tally) -> float:
+def _count_points(tally: Tally) -> float:
     _, draws, wins = tally.trinomial
     return wins + draws / 2
 
 
-MOST_BITS, LEAST_BITS = 10, 5  # of the number of groups: 1,024, fewer if very many agents met
-MOST_COUNTED = 1 << 20  # groups times meetings: 126 MB of counts
-SPREADING = 2654435769  # 2^32 / the golden ratio: multiples are spread evenly (D. E. Knuth, TAOCP 3, section 6.4)
+MAX_BITS, MIN_BITS = 10, 5  # of the number of groups: 1,024, fewer if very many agents met
+MAX_COUNTED = 1 << 20  # groups times meetings: 126 MB of counts
+HASH_MULTIPLIER = 2654435769  # 2^32 / the golden ratio: multiples are spread evenly (D. E. Knuth, TAOCP 3, section 6.4)
 
-Key = tuple[str, int]  # run and number of the pairing
-Agents = tuple[str, str]  # labels of the first and of the second agent
+PairingId = tuple[str, int]  # run and number of the pairing
+AgentPair = tuple[str, str]  # labels of the first and of the second agent
 
 # The cell of a pair by its code, 2 bits for game 0 and 2 for game 1. They are 0 for no game, or 1 + LOSS, DRAW, WIN.
-CELL_OF_CODE = np.full(16, -1)
+CELL_BY_CODE = np.full(16, -1)
 for _one in range(3):
-    CELL_OF_CODE[1 + _one], CELL_OF_CODE[4 * (1 + _one)] = 9 + _one, 12 + _one
+    CELL_BY_CODE[1 + _one], CELL_BY_CODE[4 * (1 + _one)] = 9 + _one, 12 + _one
     for _two in range(3):
-        CELL_OF_CODE[1 + _one + 4 * (1 + _two)] = 3 * _one + _two
+        CELL_BY_CODE[1 + _one + 4 * (1 + _two)] = 3 * _one + _two
 
 
 @dataclass(frozen=True)
 class SharedOpenings:
     """Counts of the pairs whose opening may have been played by others too, in groups of whole openings."""
 
-    agents: tuple[Agents, ...]  # of each of the M meetings, in alphabetical order
+    agents: tuple[AgentPair, ...]  # of each of the M meetings, in alphabetical order
     cells: NDArray[np.int64]  # [G, M, 15] pairs by group, meeting and cell (``analytics.statistics.tally``)
-    repeated: frozenset[Agents]  # meetings in which the same opening was played more than once
+    repeated: frozenset[AgentPair]  # meetings in which the same opening was played more than once
 
     @cached_property
-    def _index(self) -> dict[Agents, int]:
+    def _meeting_index(self) -> dict[AgentPair, int]:
         return {both: index for index, both in enumerate(self.agents)}
 
     @cached_property
-    def _opponents(self) -> dict[str, list[str]]:
+    def _opponents_by_agent(self) -> dict[str, list[str]]:
         """The other agents of the meetings by agent: of 300 agents, each would look through 44,850 meetings."""
         found: dict[str, list[str]] = {}
         for one, two in self.agents:
@@ -269,34 +273,36 @@ class SharedOpenings:
                 found.setdefault(two, []).append(one)
         return found
 
-    def between(self, first: str, second: str) -> NDArray[np.int64]:
+    def count_pairs_between(self, first: str, second: str) -> NDArray[np.int64]:
         """[G, 15] the pairs of two agents, as the first one sees them; zeros if they are not among them."""
-        ordered = _ordered(first, second)
-        if ordered not in self._index:
-            return np.zeros((len(self.cells), CELLS), np.int64)
-        found = self.cells[:, self._index[ordered]]
-        return found if ordered[0] == first else found[:, SWAPPED]
+        ordered = _sort_agents(first, second)
+        if ordered not in self._meeting_index:
+            return np.zeros((len(self.cells), TALLY_CELLS), np.int64)
+        found = self.cells[:, self._meeting_index[ordered]]
+        return found if ordered[0] == first else found[:, SWAPPED_CELLS]
 
-    def of_meeting(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
+    def build_meeting_clusters(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
         """The clusters of all pairs ``total`` of two agents, or with ``seat`` of the first one's games in that seat.
 
         None if they played no opening more than once.
         """
-        if _ordered(first, second) not in self.repeated:
+        if _sort_agents(first, second) not in self.repeated:
             return None
-        grouped = self.between(first, second)
-        return clusters(grouped, cells_of(total) - grouped.sum(axis=0), seat)
+        grouped = self.count_pairs_between(first, second)
+        return build_clusters(grouped, tally_to_cells(total) - grouped.sum(axis=0), seat)
 
-    def of_agent(self, agent: str, total: Tally) -> Clusters | None:
+    def build_agent_clusters(self, agent: str, total: Tally) -> Clusters | None:
         """The clusters of all pairs ``total`` of an agent with others; None if none of these shares an opening."""
-        others = self._opponents.get(agent)
+        others = self._opponents_by_agent.get(agent)
         if not others:
             return None
-        grouped = sum((self.between(agent, other) for other in others), np.zeros((1, CELLS), np.int64))
-        return clusters(grouped[grouped.any(axis=1)], cells_of(total) - grouped.sum(axis=0))
+        grouped = sum(
+            (self.count_pairs_between(agent, other) for other in others), np.zeros((1, TALLY_CELLS), np.int64)
+        )
+        return build_clusters(grouped[grouped.any(axis=1)], tally_to_cells(total) - grouped.sum(axis=0))
 
 
-def sharing(records: Iterable[RunRecord], met: Iterable[Key]) -> dict[Key, int]:
+def find_shared_seeds(records: Iterable[RunRecord], met: Iterable[PairingId]) -> dict[PairingId, int]:
     """The seed of each pairing among ``met`` that shares openings with another one; ``records`` are their runs."""
     seeds = {record.run_id: record.opening_seed for record in records}
     found = {key: seed for key in met if (seed := seeds[key[0]]) is not None}
@@ -304,23 +310,25 @@ def sharing(records: Iterable[RunRecord], met: Iterable[Key]) -> dict[Key, int]:
     return {key: seed for key, seed in found.items() if played[seed] > 1}
 
 
-def shared_openings(agents: Mapping[Key, Agents], seeds: Mapping[Key, int], groups: pl.DataFrame) -> SharedOpenings:
+def build_shared_openings(
+    agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], groups: pl.DataFrame
+) -> SharedOpenings:
     """The counts of the answer to ``question``, by the agents and the seed of each pairing."""
-    meetings = sorted({_ordered(*agents[key]) for key in seeds})
-    ordered = [_ordered(*agents[key]) for key in seeds]
+    meetings = sorted({_sort_agents(*agents[key]) for key in seeds})
+    ordered = [_sort_agents(*agents[key]) for key in seeds]
     index = {both: index for index, both in enumerate(meetings)}
     number = np.array([index[both] for both in ordered])
     turned = np.array([agents[key] != both for key, both in zip(seeds, ordered, strict=True)])
     pairing, group, code, pairs = (groups[name].to_numpy() for name in ("number", "openings", "code", "pairs"))
-    cell = CELL_OF_CODE[code]
+    cell = CELL_BY_CODE[code]
     kept, group = np.unique(group, return_inverse=True)
-    cells = np.zeros((len(kept), len(meetings), CELLS), np.int64)
-    np.add.at(cells, (group, number[pairing], np.where(turned[pairing], SWAPPED[cell], cell)), pairs)
+    cells = np.zeros((len(kept), len(meetings), TALLY_CELLS), np.int64)
+    np.add.at(cells, (group, number[pairing], np.where(turned[pairing], SWAPPED_CELLS[cell], cell)), pairs)
     again = Counter(zip(ordered, seeds.values(), strict=True))
     return SharedOpenings(tuple(meetings), cells, frozenset(both for (both, _), times in again.items() if times > 1))
 
 
-def sharing_frame(seeds: Mapping[Key, int]) -> pl.DataFrame:
+def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
     """Return a row for each pairing in ``seeds``, for ``question``: ``run_id``, ``pairing``, ``number``, ``spread``.
 
     ``number`` is its index, ``spread`` follows from its seed. A frame, because DuckDB and our own reader of its syntax
@@ -334,18 +342,18 @@ def sharing_frame(seeds: Mapping[Key, int]) -> pl.DataFrame:
     return pl.DataFrame(rows, kinds, orient="row")
 
 
-def question(agents: Mapping[Key, Agents], seeds: Mapping[Key, int]) -> str:
+def shared_openings_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int]) -> str:
     """The question in SQL: how many pairs of games ended how, by pairing and group of openings.
 
     It reads ``games``, and ``sharing_frame(seeds)`` as ``_sharing``. ``number`` is the index of the pairing in
     ``seeds``, ``code`` how the games of a pair ended (``CELL_OF_CODE``).
     """
-    meetings = len({_ordered(*agents[key]) for key in seeds})
-    bits = MOST_BITS
-    while meetings << bits > MOST_COUNTED and bits > LEAST_BITS:
+    meetings = len({_sort_agents(*agents[key]) for key in seeds})
+    bits = MAX_BITS
+    while meetings << bits > MAX_COUNTED and bits > MIN_BITS:
         bits -= 1
     return f"""
-SELECT number, ((pair_id & {MAX_PAIRS - 1}) * {SPREADING} + spread) % (1::BIGINT << 32) >> {32 - bits} AS openings,
+SELECT number, ((pair_id & {MAX_PAIRS - 1}) * {HASH_MULTIPLIER} + spread) % (1::BIGINT << 32) >> {32 - bits} AS openings,
     code, count(*) AS pairs
 FROM (
     SELECT run_id, pairing, pair_id,
@@ -356,7 +364,7 @@ FROM (
 GROUP BY ALL"""  # noqa: S608  (numbers)
 
 
-def _ordered(first: str, second: str) -> Agents:
+def _sort_agents(first: str, second: str) -> AgentPair:
     return (first, second) if first <= second else (second, first)
 
 
@@ -366,32 +374,32 @@ CODE_DIGITS = 6  # of a fingerprint, behind a label that several codes played un
 class AgentNames(NamedTuple):
     """The names under which agents are shown: their labels, and ``label@code`` where one label had several codes."""
 
-    apart: Mapping[tuple[str, str], str]  # by run id and label, where the name is not the label
+    distinct_names: Mapping[tuple[str, str], str]  # by run id and label, where the name is not the label
     notes: tuple[str, ...] = ()  # for the user, a sentence for each such label
 
-    def name(self, run_id: str, label: str) -> str:
+    def find_name(self, run_id: str, label: str) -> str:
         """The name of the agent that played under ``label`` in a run."""
-        return self.apart.get((run_id, label), label)
+        return self.distinct_names.get((run_id, label), label)
 
 
-def agent_names(played: Iterable[tuple[RunRecord, str]]) -> AgentNames:
+def build_agent_names(played: Iterable[tuple[RunRecord, str]]) -> AgentNames:
     """The names of agents that played: pairs of a run and a label, which may repeat."""
     pairs = list(played)
     of_runs = {record.run_id: record for record, _ in pairs}
-    codes = _codes_by_run(of_runs.values())
+    codes = _find_codes_by_run(of_runs.values())
     known: dict[str, set[str]] = {}
     for record, label in pairs:
         if code := codes[record.run_id].get(label):
             known.setdefault(label, set()).add(code)
     several = {label: sorted(found) for label, found in sorted(known.items()) if len(found) > 1}
     apart = {
-        (run_id, label): _name(label, code)
+        (run_id, label): _format_code_label(label, code)
         for run_id, of_run in codes.items()
         for label, code in of_run.items()
         if label in several
     }
     notes = [
-        f"{label!r} was played by {len(found)} codes, shown as {' and '.join(_name(label, code) for code in found)}: "
+        f"{label!r} was played by {len(found)} codes, shown as {' and '.join(_format_code_label(label, code) for code in found)}: "
         "--run chooses runs of one"
         for label, found in several.items()
     ]
@@ -406,7 +414,7 @@ def _is_extended_by_other_code(record: RunRecord) -> bool:
     return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
 
 
-def _codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
+def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
     """Return the fingerprint of each agent by run and label, the same one for all code that plays the same.
 
     Code plays the same as that of a run if it played a sample of the run's games equally.
@@ -419,23 +427,23 @@ def _codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
         return code
 
     for record in records:
-        own = _codes_of(record.code)
+        own = _find_agent_codes(record.code)
         for agents in record.code.get("same_games", {}).values():
-            for label, code in _codes_of({"agents": agents}).items():
+            for label, code in _find_agent_codes({"agents": agents}).items():
                 if label in own:
                     one, other = sorted((find(label, own[label]), find(label, code)))
                     representatives[label, other] = one
     return {
-        record.run_id: {label: find(label, code) for label, code in _codes_of(record.code).items()}
+        record.run_id: {label: find(label, code) for label, code in _find_agent_codes(record.code).items()}
         for record in records
     }
 
 
-def _name(label: str, code: str) -> str:
+def _format_code_label(label: str, code: str) -> str:
     return f"{label}@{code[:CODE_DIGITS]}"
 
 
-def _codes_of(code: Mapping[str, Any]) -> dict[str, str]:
+def _find_agent_codes(code: Mapping[str, Any]) -> dict[str, str]:
     """Return the fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
     codes = code.get("agents")
     return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

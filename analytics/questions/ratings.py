@@ -20,16 +20,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.questions.columns import SEATS, SEATS_OF_MOVERS, elo, interval, percent
-from analytics.questions.head_to_head import head_to_head
+from analytics.questions.columns import SEAT_ROLES, SEAT_ROLES_MOVER, format_elo, format_interval, format_percent
+from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.pairings import SharedOpenings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
-from analytics.statistics.tally import CONFIDENCE, SEAT_RESULTS, Estimate, Tally, cells_of, summed
+from analytics.statistics.davidson import FARTHEST_FINITE, DavidsonFit, SeatCounts, fit_davidson, transitive_closure
+from analytics.statistics.tally import CONFIDENCE, SEAT_RESULTS, Estimate, Tally, sum_tallies_by_key, tally_to_cells
 from quarto.errors import RequestError
 
-ELO = 400 / math.log(10)  # Elo points for one natural unit
+ELO_PER_UNIT = 400 / math.log(10)  # Elo points for one natural unit
 DECIMALS = 6  # of reported values: further ones may depend on the machine's linear algebra
 SAMPLES = 200
 
@@ -60,15 +60,15 @@ class Ratings:
     seat: Estimate  # the value of seat 0, in Elo; NaN if the games do not determine it
     draws: Estimate  # share of draws between equals
     superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
-    by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
+    undecided_by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
     forfeited: tuple[tuple[str, int], ...] = ()  # agents that forfeited all of their games, and how many: not rated
-    without_contest: tuple[str, ...] = ()  # agents that met only those: not rated
+    met_only_forfeiting: tuple[str, ...] = ()  # agents that met only those: not rated
 
     @property
     def groups(self) -> int:
         return len({rating.group for rating in self.ratings})
 
-    def frame(self) -> pl.DataFrame:
+    def to_frame(self) -> pl.DataFrame:
         """A row an agent: ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
 
         Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``. Then a column
@@ -92,24 +92,30 @@ class Ratings:
         schema = {name: kinds.get(name, pl.Float64) for name in columns}
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 
-    def sentences(self, mover_chooses: bool) -> list[str]:
+    def describe(self, mover_chooses: bool) -> list[str]:
         """Sentences beside a table of the ratings: the seat, draws, what stays unknown, agents without a rating."""
-        lines = [self._common(mover_chooses)]
+        lines = [self._describe_seat_and_draws(mover_chooses)]
         if self.groups > 1:
             lines.append(
                 f"{self.groups} groups of agents have no games between them: compare ratings within a group only."
             )
         for text, agents in (
-            ("won every point against the agents below it: its rating has no upper bound", self._at(math.inf)),
-            ("lost every point to the agents above it: its rating has no lower bound", self._at(-math.inf)),
+            (
+                "won every point against the agents below it: its rating has no upper bound",
+                self._list_agents_with_elo(math.inf),
+            ),
+            (
+                "lost every point to the agents above it: its rating has no lower bound",
+                self._list_agents_with_elo(-math.inf),
+            ),
             (
                 "cannot be rated: no chain of won points connects it with the others",
-                [r.agent for r in self.ratings if math.isnan(r.elo.mean) and r.agent not in self.by_seat],
+                [r.agent for r in self.ratings if math.isnan(r.elo.mean) and r.agent not in self.undecided_by_seat],
             ),
         ):
             lines += [f"{agent} {text}." for agent in agents]
-        if self.by_seat:
-            seat, level = int(self.seat.mean < 0), ", ".join(self.by_seat)
+        if self.undecided_by_seat:
+            seat, level = int(self.seat.mean < 0), ", ".join(self.undecided_by_seat)
             lines.append(
                 f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
             )
@@ -119,25 +125,25 @@ class Ratings:
     def unrated(self) -> list[str]:
         """Sentences on agents that have no rating."""
         lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
-        alone = ", ".join(self.without_contest)
+        alone = ", ".join(self.met_only_forfeiting)
         return [*lines, *([f"Not rated, met only these: {alone}."] if alone else [])]
 
-    def _at(self, value: float) -> list[str]:
+    def _list_agents_with_elo(self, value: float) -> list[str]:
         return [rating.agent for rating in self.ratings if rating.elo.mean == value]
 
-    def _common(self, mover_chooses: bool) -> str:
+    def _describe_seat_and_draws(self, mover_chooses: bool) -> str:
         if math.isnan(self.seat.mean):
             return "The games do not determine the value of seat 0: no agent both won and lost points."
         seat, draws = (
-            "not sampled" if math.isnan(each.low) else interval(each.low, each.high, form)
-            for each, form in ((self.seat, elo), (self.draws, percent))
+            "not sampled" if math.isnan(each.low) else format_interval(each.low, each.high, form)
+            for each, form in ((self.seat, format_elo), (self.draws, format_percent))
         )
-        drawn = f"of games between equals {percent(self.draws.mean)} % are drawn ({draws})"
-        first = (SEATS_OF_MOVERS if mover_chooses else SEATS)[0]
-        return f"Seat 0, which {first}, is worth {elo(self.seat.mean)} Elo ({seat}); {drawn}."
+        drawn = f"of games between equals {format_percent(self.draws.mean)} % are drawn ({draws})"
+        first = (SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES)[0]
+        return f"Seat 0, which {first}, is worth {format_elo(self.seat.mean)} Elo ({seat}); {drawn}."
 
 
-def ratings(
+def compute_ratings(
     opened: OpenArchive,
     where: str | None = None,
     rules: str | None = None,
@@ -147,11 +153,11 @@ def ratings(
     trainings: bool = False,
 ) -> Ratings:
     """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
-    met = head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
-    return rate(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
+    met = compute_head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
+    return fit_ratings(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
 
 
-def rate(
+def fit_ratings(
     tallies: Tallies,
     anchor: str | None = None,
     anchor_elo: float = 0.0,
@@ -170,8 +176,8 @@ def rate(
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    met = _ordered(tallies)
-    forfeited = _forfeited(met)
+    met = _orient_tallies(tallies)
+    forfeited = _find_forfeiting_agents(met)
     tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
     agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
     if not agents:
@@ -181,32 +187,34 @@ def rate(
         raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
-    pairs = _Pairs.of(tallies, agents, shared)
-    games = pairs.games(pairs.cells)
+    pairs = _BootstrapPopulation.build(tallies, agents, shared)
+    games = pairs.count_games(pairs.cells)
     rated = _RatedAgents(
-        _groups(len(agents), games), _played(len(agents), games), agents.index(anchor) if anchor else None
+        _number_groups(len(agents), games), _count_games(len(agents), games), agents.index(anchor) if anchor else None
     )
-    fitted, dice = fit(len(agents), games), np.random.default_rng(seed)
-    again = [fit(len(agents), pairs.games(pairs.redrawn(dice)), fitted) for _ in range(samples)]
-    elos, drawn = rated.elos(fitted), [rated.elos(each) for each in again]
+    fitted, dice = fit_davidson(len(agents), games), np.random.default_rng(seed)
+    again = [fit_davidson(len(agents), pairs.count_games(pairs.resample(dice)), fitted) for _ in range(samples)]
+    elos, drawn = rated.compute_elos(fitted), [rated.compute_elos(each) for each in again]
     order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
     found = []
     for i in order.tolist():
-        elo = _estimate(elos[i], [each[i] for each in drawn])
+        elo = _estimate_interval(elos[i], [each[i] for each in drawn])
         moved = Estimate(*(value + anchor_elo for value in elo))
-        found.append(Rating(agents[i], moved, int(rated.played[i]), int(rated.groups[i])))
+        found.append(Rating(agents[i], moved, int(rated.games[i]), int(rated.groups[i])))
     return Ratings(
         tuple(found),
-        _estimate(fitted.seat * ELO, [each.seat * ELO for each in again]),
-        _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again]),
-        _superiority([rated.elos(each, level=0.0) for each in again], rated.groups)[np.ix_(order, order)],
-        tuple(agents[i] for i in order if fitted.seat_decides and rated.in_reference(fitted)[i]),
+        _estimate_interval(fitted.seat * ELO_PER_UNIT, [each.seat * ELO_PER_UNIT for each in again]),
+        _estimate_interval(_compute_draw_share(fitted.draws), [_compute_draw_share(each.draws) for each in again]),
+        _compute_superiority([rated.compute_elos(each, level=0.0) for each in again], rated.groups)[
+            np.ix_(order, order)
+        ],
+        tuple(agents[i] for i in order if fitted.seat_decides and rated.is_in_reference(fitted)[i]),
         tuple(forfeited.items()),
         tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
     )
 
 
-def _forfeited(tallies: Tallies) -> dict[str, int]:
+def _find_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
     """The agents that forfeited all of their games, and how many these are."""
     games, forfeits = Counter[str](), Counter[str]()
     for both, tally in tallies.items():
@@ -216,9 +224,9 @@ def _forfeited(tallies: Tallies) -> dict[str, int]:
     return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
-def _ordered(tallies: Tallies) -> Tallies:
+def _orient_tallies(tallies: Tallies) -> Tallies:
     """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
-    found = summed(
+    found = sum_tallies_by_key(
         ((first, second), tally) if first < second else ((second, first), tally.swapped)
         for (first, second), tally in tallies.items()
         if first != second and tally.games
@@ -228,11 +236,11 @@ def _ordered(tallies: Tallies) -> Tallies:
 
 # What a cell of a tally adds to LOSS, DRAW, WIN of seat 0, in the first agent's games there, then the second one's: a
 # loss of the first agent in seat 1 is a win of seat 0.
-_GAMES_OF_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1)
+_GAMES_BY_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1)
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class _BootstrapPopulation:
     """The results of all pairs of games of ``M`` pairs of agents: the population of the bootstrap."""
 
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
@@ -241,36 +249,36 @@ class _Pairs:
     grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
 
     @staticmethod
-    def of(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> _Pairs:
+    def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> _BootstrapPopulation:
         numbers = {agent: number for number, agent in enumerate(agents)}
         first, second = (np.array([numbers[both[i]] for both in tallies]) for i in (0, 1))
-        cells = np.array([cells_of(tally) for tally in tallies.values()])
+        cells = np.array([tally_to_cells(tally) for tally in tallies.values()])
         grouped = np.zeros((0, *cells.shape), np.int64)
         if shared is not None:
-            grouped = np.stack([shared.between(*both) for both in tallies], axis=1)
+            grouped = np.stack([shared.count_pairs_between(*both) for both in tallies], axis=1)
             grouped = grouped[grouped.any(axis=(1, 2))]
-        return _Pairs(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
+        return _BootstrapPopulation(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
 
-    def games(self, cells: NDArray[np.int64]) -> SeatGames:
-        counts = (cells @ _GAMES_OF_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
-        return SeatGames(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
+    def count_games(self, cells: NDArray[np.int64]) -> SeatCounts:
+        counts = (cells @ _GAMES_BY_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
+        return SeatCounts(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
     @cached_property
-    def _alone(self) -> NDArray[np.int64]:
+    def _unshared_pairs(self) -> NDArray[np.int64]:
         """[M, 15] the pairs whose openings are not shared."""
         alone: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
         return alone
 
     @cached_property
-    def _shares(self) -> NDArray[np.float64]:
+    def _unshared_cell_shares(self) -> NDArray[np.float64]:
         """[M, 15] the share of each cell in the pairs whose openings are not shared; zeros if there are none."""
-        shares: NDArray[np.float64] = self._alone / np.maximum(1, self._alone.sum(axis=1))[:, None]
+        shares: NDArray[np.float64] = self._unshared_pairs / np.maximum(1, self._unshared_pairs.sum(axis=1))[:, None]
         return shares
 
-    def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:
+    def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
         """A bootstrap sample, drawn with replacement: as many groups of openings, and as many of the other pairs."""
-        pairs, groups = self._alone.sum(axis=1), len(self.grouped)
-        drawn = dice.multinomial(pairs, self._shares)
+        pairs, groups = self._unshared_pairs.sum(axis=1), len(self.grouped)
+        drawn = dice.multinomial(pairs, self._unshared_cell_shares)
         if groups:
             drawn += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)
         return drawn
@@ -281,10 +289,10 @@ class _RatedAgents:
     """The agents of a fit: their groups, and the agents that the ratings are relative to."""
 
     groups: NDArray[np.int64]  # [A]
-    played: NDArray[np.int64]  # [A] games
+    games: NDArray[np.int64]  # [A] games
     anchor: int | None
 
-    def elos(self, fitted: Fit, level: float = math.nan) -> NDArray[np.float64]:
+    def compute_elos(self, fitted: DavidsonFit, level: float = math.nan) -> NDArray[np.float64]:
         """[A] Elo relative to a reference in each agent's group: the anchor or, without it, the mean of a component.
 
         ``level`` is the rating of all agents of a reference component in which the seat decided every game.
@@ -292,50 +300,50 @@ class _RatedAgents:
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
             members = np.flatnonzero(self.groups == group)
-            reference = self._reference_component(members, fitted.above)
+            reference = self._find_reference_component(members, fitted.above)
             centre = fitted.strengths[reference if self.anchor not in reference else self.anchor].mean()
             over = fitted.strengths[members] - centre
-            over = np.where(np.abs(over) > FAR, np.copysign(np.inf, over), over)
+            over = np.where(np.abs(over) > FARTHEST_FINITE, np.copysign(np.inf, over), over)
             if fitted.seat_decides and len(reference) > 1:
                 over[:] = level
             to_reference, from_reference = fitted.above[members, reference[0]], fitted.above[reference[0], members]
             outside = np.where(to_reference, np.inf, np.where(from_reference, -np.inf, np.nan))
             elos[members] = np.where(to_reference & from_reference, over, outside)
-        return np.round(elos * ELO, DECIMALS)
+        return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
-    def in_reference(self, fitted: Fit) -> NDArray[np.bool_]:
+    def is_in_reference(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
         """[A] whether an agent belongs to a reference component of more than one agent."""
         found = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
-            reference = self._reference_component(np.flatnonzero(self.groups == group), fitted.above)
+            reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
             found[reference] = len(reference) > 1
         return found
 
-    def _reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _find_reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The component that a group's ratings are relative to: the anchor's, or the largest and most active."""
         both = above & above.T
         sizes = both[members].sum(axis=1)
-        seed = members[np.lexsort((-self.played[members], -sizes))[0]]
+        seed = members[np.lexsort((-self.games[members], -sizes))[0]]
         return np.flatnonzero(both[self.anchor if self.anchor in members else seed])
 
 
-def _groups(agents: int, games: SeatGames) -> NDArray[np.int64]:
+def _number_groups(agents: int, games: SeatCounts) -> NDArray[np.int64]:
     """The number of each agent's group, 0 the largest: agents joined by games, directly or through others."""
     met = np.zeros((agents, agents), np.bool_)
     met[games.zero, games.one] = met[games.one, games.zero] = True
-    roots = reachable(met).argmax(axis=1)
+    roots = transitive_closure(met).argmax(axis=1)
     sizes = np.bincount(roots, minlength=agents)
     by_size = sorted(set(roots.tolist()), key=lambda root: (-sizes[root], root))
     return np.array([by_size.index(root) for root in roots.tolist()])
 
 
-def _played(agents: int, games: SeatGames) -> NDArray[np.int64]:
+def _count_games(agents: int, games: SeatCounts) -> NDArray[np.int64]:
     total = games.counts.sum(axis=1)
     played = np.bincount(games.zero, total, agents) + np.bincount(games.one, total, agents)
     return played.astype(np.int64)
 
 
-def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+def _compute_superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
     """[A, A] the share of samples in which row is above column; equal or incomparable agents count as half.
 
     NaN across groups, and without samples.
@@ -347,7 +355,7 @@ def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]
     return points / len(drawn) if drawn else np.full_like(points, np.nan)
 
 
-def _estimate(value: float, samples: Sequence[float]) -> Estimate:
+def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
     """A value with the interval of its samples. NaN samples are left out; without samples the interval is NaN."""
     known = np.array([sample for sample in samples if not math.isnan(sample)])
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
@@ -356,6 +364,6 @@ def _estimate(value: float, samples: Sequence[float]) -> Estimate:
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
 
 
-def _share_of_draws(parameter: float) -> float:
+def _compute_draw_share(parameter: float) -> float:
     """The share of draws between equals if the seat made no difference."""
     return math.exp(parameter) / (2 + math.exp(parameter))

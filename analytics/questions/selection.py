@@ -21,18 +21,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check
-from analytics.questions.sql.views import RUN_OF_FILE, among, from_files
-from analytics.store.archive import Archive, readable, unknown_run
+from analytics.questions.sql.syntax import check_condition
+from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, run_condition_sql
+from analytics.store.archive import Archive, check_record_format, unknown_run_error
 from analytics.store.blocks import RangeGames
-from analytics.store.marker import CheckedFile
+from analytics.store.marker import VerifiableFile
 from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError, did_you_mean, nearest
+from quarto.errors import FailureError, RequestError, describe_nearest_name, describe_valid_names
 
-MISSPELT = 0.8  # likeness of names of rules: 'squarre' is meant to be 'square', 'torus_square' is not
+MISSPELLING_SIMILARITY = 0.8  # likeness of names of rules: 'squarre' is meant to be 'square', 'torus_square' is not
 
 
 @dataclass(frozen=True)
@@ -48,63 +48,63 @@ class GameFilter:
     until: str | None = None  # runs created then or earlier; a day counts as a whole
     trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
-    def takes(self, record: RunRecord) -> bool:
+    def can_match_run(self, record: RunRecord) -> bool:
         """Whether a run may have such games, as far as its record says. Raises ``RequestError`` for a wrong time."""
         return (
             (not self.runs or record.run_id in self.runs)
             and self.rules in (None, record.rules.name)
             and (self.trainings or not record.training or record.run_id in self.runs)
-            and any(map(self.takes_agents, record.pairings))
-            and self._begun_in_time(record)
+            and any(map(self.can_match_agents, record.pairings))
+            and self._is_in_period(record)
         )
 
-    def takes_agents(self, agents: tuple[str, str]) -> bool:
+    def can_match_agents(self, agents: tuple[str, str]) -> bool:
         """Whether games of two agents can be among these."""
         return any(
             self.agent in (None, one) and self.opponent in (None, other) for one, other in (agents, agents[::-1])
         )
 
-    def _begun_in_time(self, record: RunRecord) -> bool:
-        earliest, latest = _moment(self.since, time.min, "since"), _moment(self.until, time.max, "until")
+    def _is_in_period(self, record: RunRecord) -> bool:
+        earliest, latest = _parse_moment(self.since, time.min, "since"), _parse_moment(self.until, time.max, "until")
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
-    def records(self, archive: Archive) -> list[RunRecord]:
+    def select_runs(self, archive: Archive) -> list[RunRecord]:
         """The runs that may have such games, oldest first.
 
         Raises ``RequestError`` for a run, an agent or rules that are not there, for a time without runs, and for a run
         of another schema.
         """
-        known = archive.runs()
+        known = archive.load_runs()
         ids = [record.run_id for record in known]
         for run_id in self.runs:
             if run_id not in ids:
-                raise unknown_run(archive, run_id, ids)
+                raise unknown_run_error(archive, run_id, ids)
         found = [record for record in known if (not self.runs or record.run_id in self.runs)]
-        found = [readable(record) for record in found if self._begun_in_time(record)]
+        found = [check_record_format(record) for record in found if self._is_in_period(record)]
         if known and not found:
             raise RequestError(
-                f"archive {archive.root} has no runs of that time: {archive.hint('archive ls')} lists all"
+                f"archive {archive.root} has no runs of that time: {archive.format_command('archive ls')} lists all"
             )
-        self.require_rules(found)
+        self.check_rules(found)
         labels = {label for record in found for label in record.labels if self.rules in (None, record.rules.name)}
         for named in (self.agent, self.opponent):
             if named is not None and named not in labels:
-                raise RequestError(f"agent {named!r} is not in these runs{nearest(named, labels)}")
-        return [record for record in found if self.takes(record)]
+                raise RequestError(f"agent {named!r} is not in these runs{describe_valid_names(named, labels)}")
+        return [record for record in found if self.can_match_run(record)]
 
-    def require_rules(self, records: Collection[RunRecord]) -> None:
+    def check_rules(self, records: Collection[RunRecord]) -> None:
         """Raise ``RequestError`` if there are runs, but none of them is by the rules."""
         names = sorted({record.rules.name for record in records})
         if names and self.rules is not None and self.rules not in names:
-            meant = did_you_mean(self.rules, names, MISSPELT).rstrip()
+            meant = describe_nearest_name(self.rules, names, MISSPELLING_SIMILARITY).rstrip()
             there = "; ".join(filter(None, [", ".join(names), meant]))
             raise RequestError(f"no games were played by rules {self.rules!r} here, only by: {there}")
 
 
-EVERY_GAME = GameFilter()
+ALL_GAMES = GameFilter()
 
 
-def require_one_rules(records: Collection[RunRecord]) -> None:
+def check_single_rules(records: Collection[RunRecord]) -> None:
     """Raise ``RequestError`` unless all runs have the same rules."""
     names = dict.fromkeys(record.rules.name for record in records)
     if len(names) > 1:
@@ -117,7 +117,7 @@ def require_one_rules(records: Collection[RunRecord]) -> None:
         raise RequestError(f"rules {next(iter(names))!r} are not the same in all runs: choose with --run one of {ids}")
 
 
-def _moment(text: str | None, of_day: time, option: str) -> datetime:
+def _parse_moment(text: str | None, of_day: time, option: str) -> datetime:
     if text is None:
         return datetime.combine(date.min if of_day == time.min else date.max, of_day, UTC)
     try:
@@ -131,8 +131,8 @@ def _moment(text: str | None, of_day: time, option: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-EVERYTHING = "true"
-LOOKED_AT = 1000  # pairs: two deterministic agents have repeated themselves long before
+ALWAYS_TRUE = "true"
+MAX_PAIRS_COMPARED = 1000  # pairs: two deterministic agents have repeated themselves long before
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,9 @@ class Selection:
     where: str  # a condition on the view ``games``
     runs: tuple[RunRecord, ...]  # oldest first
     counts: tuple[int, ...]  # games of each run, at least 1
-    chosen: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # ids by run, ascending; no entry: all games
+    ids_by_run: Mapping[str, NDArray[np.int64]] = field(
+        default_factory=dict
+    )  # ids by run, ascending; no entry: all games
 
     @property
     def games(self) -> int:
@@ -151,85 +153,85 @@ class Selection:
         return sum(self.counts)
 
     @cached_property
-    def games_of(self) -> Mapping[str, int]:
+    def games_by_run(self) -> Mapping[str, int]:
         """The number of chosen games of each run."""
         return {record.run_id: count for record, count in zip(self.runs, self.counts, strict=True)}
 
-    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """The chosen games, one stored range at a time, each with the record of its run; no range is without a game.
 
         Raises ``FailureError`` for a file that is missing or damaged.
         """
         for record in self.runs:
-            for stored, wanted in self.ranges(record):
-                chosen = read_chosen(self.opened.archive, record.run_id, stored, wanted)
+            for stored, wanted in self.select_ranges(record):
+                chosen = read_selected_games(self.opened.archive, record.run_id, stored, wanted)
                 if len(chosen.game_id):
                     yield record, chosen
 
-    def ranges(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
+    def select_ranges(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
         """The stored ranges of a run that hold chosen games, with the ids of all that are chosen; None: all are."""
         archive, wanted = self.opened.archive, None
-        if not self.takes_all_of(record):
-            wanted = self.game_ids(record.run_id)
-        for stored in archive.ranges(record.run_id):
-            if wanted is None or holds_any(record, stored, wanted):
+        if not self.has_whole_run(record):
+            wanted = self.read_game_ids(record.run_id)
+        for stored in archive.list_effective_ranges(record.run_id):
+            if wanted is None or has_any_game(record, stored, wanted):
                 yield stored, wanted
 
     @cached_property
-    def takes_whole_runs(self) -> bool:
+    def has_only_whole_runs(self) -> bool:
         """Whether all games of these runs are chosen."""
-        return all(map(self.takes_all_of, self.runs))
+        return all(map(self.has_whole_run, self.runs))
 
     @property
     def condition(self) -> str:
         """A condition in SQL on ``run_id`` and ``game_id`` that holds for the chosen games, in any view."""
-        if self.takes_whole_runs:  # then no row of games is read, and files of other runs stay closed
-            return among(record.run_id for record in self.runs)
+        if self.has_only_whole_runs:  # then no row of games is read, and files of other runs stay closed
+            return run_condition_sql(record.run_id for record in self.runs)
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.where}\n))"  # noqa: S608  (a condition by design)
 
-    def takes_all_of(self, record: RunRecord) -> bool:
+    def has_whole_run(self, record: RunRecord) -> bool:
         """Whether all games of one of the runs are chosen."""
-        held = self.opened.archive.ranges(record.run_id).units * record.line.games_a_pair
-        return self.games_of[record.run_id] == held
+        held = self.opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
+        return self.games_by_run[record.run_id] == held
 
-    def game_ids(self, run_id: str) -> NDArray[np.int64]:
+    def read_game_ids(self, run_id: str) -> NDArray[np.int64]:
         """The ids of the chosen games of one run, ascending."""
-        if run_id in self.chosen:
-            return self.chosen[run_id]
+        if run_id in self.ids_by_run:
+            return self.ids_by_run[run_id]
         return self.opened.games(run_id).select(pl.col("game_id").sort()).collect()["game_id"].to_numpy()
 
 
-def select(opened: OpenArchive, where: str | None = None) -> Selection:
+def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
     """The games that ``where`` chooses, a condition in DuckDB's SQL on the columns of the view ``games``; None: all.
 
     The condition may query the other views: ``run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')``. Raises
     ``RequestError`` if it is not a condition, or if no game meets it; ``FailureError`` for a damaged file.
     """
-    if where is None or where.strip() == EVERYTHING:
+    if where is None or where.strip() == ALWAYS_TRUE:
         counts = dict(opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY run_id").rows())
         chosen: dict[str, NDArray[np.int64]] = {}
     else:
-        chosen = _chosen(opened, where)
+        chosen = _select_game_ids(opened, where)
         counts = {run_id: len(ids) for run_id, ids in chosen.items()}
     if not counts:
         meets = "has no games" if where is None else f"has no game with where={where!r}"
         raise RequestError(
             f"archive {opened.archive.root} {meets}: see some games with "
-            + opened.archive.hint('sql "FROM games LIMIT 5"')
+            + opened.archive.format_command('sql "FROM games LIMIT 5"')
         )
-    runs = tuple(readable(record) for record in opened.archive.runs() if record.run_id in counts)
+    runs = tuple(check_record_format(record) for record in opened.archive.load_runs() if record.run_id in counts)
     lost = sorted(set(counts) - {record.run_id for record in runs})
     if lost:
         raise FailureError(
             f"run {lost[0]} has games and no record: restore its record, or exclude the run in the condition"
         )
     of_runs = tuple(counts[record.run_id] for record in runs)
-    return Selection(opened, EVERYTHING if where is None else where, runs, of_runs, chosen)
+    return Selection(opened, ALWAYS_TRUE if where is None else where, runs, of_runs, chosen)
 
 
-def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
+def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each range."""
-    check(opened.sql, where)
+    check_condition(opened.sql, where)
     text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
         found = opened.sql(text)
@@ -238,28 +240,30 @@ def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     return {run_id: np.sort(ids.to_numpy()) for run_id, ids in zip(found["run_id"], found["ids"], strict=True)}
 
 
-def within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
+def find_pair_slice(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
     """Where the ids of these pairs of games are among ``ids``, which ascend."""
     edges = (pairing << GAME_BITS) + 2 * np.array([first_pair, end_pair])
     return slice(*np.searchsorted(ids, edges).tolist())
 
 
-def holds_any(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
+def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
     """Whether any of these ids, which ascend, is in a range of units."""
-    spans = (record.line.pairs(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
-    return any(ids[within(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
+    spans = (record.unit_line.pair_range(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
+    return any(ids[find_pair_slice(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
 
 
-def read_chosen(archive: Archive, run_id: str, stored: StoredRange, wanted: NDArray[np.int64] | None) -> RangeGames:
+def read_selected_games(
+    archive: Archive, run_id: str, stored: StoredRange, wanted: NDArray[np.int64] | None
+) -> RangeGames:
     """The games of a range whose ids are in ``wanted``, which ascends; None: all of them.
 
     Raises ``FailureError`` for a file that is missing or damaged.
     """
     found = read_games(archive, run_id, stored)
-    return found if wanted is None else found.taken(np.isin(found.game_id, wanted, assume_unique=True))
+    return found if wanted is None else found.select_rows(np.isin(found.game_id, wanted, assume_unique=True))
 
 
-def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
+def describe_repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
     """A warning for each pairing of some runs whose games are copies of one or two: no interval sees that.
 
     This happens if two deterministic agents play without imposed openings. Games are read only of pairings whose pairs
@@ -273,13 +277,13 @@ def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
     }
     if not alike:
         return []
-    of_runs = among(sorted({run_id for run_id, _ in alike}))
+    of_runs = run_condition_sql(sorted({run_id for run_id, _ in alike}))
     found = opened.sql(f"""
         SELECT run_id, pairing, count(DISTINCT moves) FROM (
             SELECT run_id, pairing, game_id, bit_xor(hash(ply, piece, cell)) AS moves FROM plies
-            WHERE {of_runs} AND game_id % {1 << GAME_BITS} < {2 * LOOKED_AT} GROUP BY ALL)
+            WHERE {of_runs} AND game_id % {1 << GAME_BITS} < {2 * MAX_PAIRS_COMPARED} GROUP BY ALL)
         GROUP BY ALL ORDER BY ALL""")  # noqa: S608  (ids of runs)
-    agents = {key: " and ".join(opened.archive.known_run(key[0]).pairings[key[1]]) for key in alike}
+    agents = {key: " and ".join(opened.archive.load_run(key[0]).pairings[key[1]]) for key in alike}
     return [
         f"the {alike[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} repeat "
         f"{'one game' if different == 1 else 'two games'}, so their intervals mean nothing: play with opening_plies"
@@ -288,13 +292,13 @@ def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
     ]
 
 
-IN_MEMORY = 1 << 21  # games that are read together, 44 bytes each
-MOST_PARTS = 4096  # that are
+MAX_GAMES_IN_MEMORY = 1 << 21  # games that are read together, 44 bytes each
+MAX_RANGES_IN_MEMORY = 4096  # that are
 
 File = TypeVar("File", bound=Hashable)
 
 
-class PairingPart(NamedTuple):
+class SelectedPairRange(NamedTuple):
     """Consecutive pairs of a pairing, in one file. Parts of one run ascend by pairing and pair."""
 
     pairing: int
@@ -302,37 +306,39 @@ class PairingPart(NamedTuple):
     end_pair: int
     games: int  # that are wanted
 
-    def rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
+    def find_rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
         """Where its games are among ids, which ascend."""
-        found = within(game_id, self.pairing, self.first_pair, self.end_pair)
+        found = find_pair_slice(game_id, self.pairing, self.first_pair, self.end_pair)
         return np.arange(found.start, found.stop)
 
 
-def parts_of(
+def select_pair_ranges(
     archive: Archive, record: RunRecord, stored: StoredRange, chosen: NDArray[np.int64] | None
-) -> Iterator[PairingPart]:
+) -> Iterator[SelectedPairRange]:
     """The parts of a file with games whose ids are in ``chosen``, which ascends; None: all games.
 
     Raises ``FailureError`` for a damaged file of imported games, which alone knows their pairings.
     """
-    for part in _parts(archive, record, stored):
-        games = part.games if chosen is None else part.rows(chosen).size
+    for part in _list_pair_ranges(archive, record, stored):
+        games = part.games if chosen is None else part.find_rows(chosen).size
         if games:
             yield part._replace(games=games)
 
 
-def _parts(archive: Archive, record: RunRecord, stored: StoredRange) -> Iterator[PairingPart]:
-    if record.line.pairings < len(record.pairings):
+def _list_pair_ranges(archive: Archive, record: RunRecord, stored: StoredRange) -> Iterator[SelectedPairRange]:
+    if record.unit_line.pairings < len(record.pairings):
         counts = read_rows(archive, record.run_id, stored, "games")["pairing"].value_counts().sort("pairing")
-        yield from (PairingPart(pairing, stored.first, stored.end, games) for pairing, games in counts.iter_rows())
+        yield from (
+            SelectedPairRange(pairing, stored.first, stored.end, games) for pairing, games in counts.iter_rows()
+        )
         return
     for pairing in range(len(record.pairings)):
-        first, end = record.line.pairs(pairing, stored.first, stored.end)
-        yield PairingPart(pairing, first, end, (end - first) * record.line.games_a_pair)
+        first, end = record.unit_line.pair_range(pairing, stored.first, stored.end)
+        yield SelectedPairRange(pairing, first, end, (end - first) * record.unit_line.games_a_pair)
 
 
-def read_in_order(
-    wanted: Sequence[tuple[File, PairingPart]], read: Callable[[File], RangeGames]
+def read_pair_ranges(
+    wanted: Sequence[tuple[File, SelectedPairRange]], read: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
     """The games of each part of a file, in the order of ``wanted`` and in arrays of their own.
 
@@ -340,14 +346,14 @@ def read_in_order(
     """
     first = 0
     while first < len(wanted):
-        sizes = np.cumsum([part.games for _, part in wanted[first : first + MOST_PARTS]])
-        end = first + max(1, int(np.searchsorted(sizes, IN_MEMORY, "right")))
-        yield from _read_together(wanted[first:end], read)
+        sizes = np.cumsum([part.games for _, part in wanted[first : first + MAX_RANGES_IN_MEMORY]])
+        end = first + max(1, int(np.searchsorted(sizes, MAX_GAMES_IN_MEMORY, "right")))
+        yield from _read_pair_ranges_at_once(wanted[first:end], read)
         first = end
 
 
-def _read_together(
-    wanted: Sequence[tuple[File, PairingPart]], read: Callable[[File], RangeGames]
+def _read_pair_ranges_at_once(
+    wanted: Sequence[tuple[File, SelectedPairRange]], read: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
     of_file: dict[File, list[int]] = {}
     for index, (file, _) in enumerate(wanted):
@@ -356,64 +362,68 @@ def _read_together(
     for file, indices in of_file.items():
         games = read(file)
         for index in indices:
-            found[index] = games.taken(wanted[index][1].rows(games.game_id)).part(slice(None))
+            found[index] = games.select_rows(wanted[index][1].find_rows(games.game_id)).select_contiguous(slice(None))
     for index in range(len(wanted)):
         yield found.pop(index)
 
 
 Ply = tuple[int, int]  # piece, cell
 
-_PLY = ("game_id", "ply", "piece", "cell")
+_PLY_COLUMNS = ("game_id", "ply", "piece", "cell")
 
 
-def rows_in(opened: OpenArchive, files: Sequence[CheckedFile], columns: Sequence[str], where: str) -> pl.DataFrame:
+def read_file_rows(
+    opened: OpenArchive, files: Sequence[VerifiableFile], columns: Sequence[str], where: str
+) -> pl.DataFrame:
     """The rows of files of one table that meet a condition: some of its columns, with ``run_id`` in front.
 
     Raises ``FailureError`` for a damaged file, ``MissingFileError`` for one that is gone.
     """
-    opened.files.require_sound(files)
-    parts, groups = list[str](), defaultdict[str, list[CheckedFile]](list)
+    opened.files.check_files(files)
+    parts, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
     for file in files:
         groups[file.condition].append(file)
     for condition, group in groups.items():
-        source = from_files((opened.location(file.path) for file in group), condition)
-        parts.append(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
-    return opened.ask_files(" UNION ALL ".join(parts))
+        source = file_rows_sql((opened.locate_file(file.path) for file in group), condition)
+        parts.append(f"SELECT {RUN_ID_SQL} AS run_id, {', '.join(columns)} {source} WHERE {where}")
+    return opened.query_files(" UNION ALL ".join(parts))
 
 
-def plies_of(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
+def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
     """The plies of games given by ``run_id`` and ``game_id``, in order. Reads only the files that hold them.
 
     Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
     """
     plies: dict[tuple[str, int], list[Ply]] = {}
     wanted = pl.DataFrame(list(games), {"run_id": pl.String(), "game_id": pl.Int64()}, orient="row")
-    for run_id, game_id, _, piece, cell in ply_rows(opened, wanted).iter_rows():
+    for run_id, game_id, _, piece, cell in read_ply_rows(opened, wanted).iter_rows():
         plies.setdefault((run_id, game_id), []).append((piece, cell))
     return plies
 
 
-def ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
+def read_ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
     """The same as rows, sorted: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``. ``games`` has the first two."""
     wanted = games.unique()
-    return opened.again(lambda: _ply_rows(opened, wanted))
+    return opened.retry_if_file_missing(lambda: _read_ply_rows(opened, wanted))
 
 
-def _ply_rows(opened: OpenArchive, wanted: pl.DataFrame) -> pl.DataFrame:
+def _read_ply_rows(opened: OpenArchive, wanted: pl.DataFrame) -> pl.DataFrame:
     by_run = wanted.partition_by("run_id", as_dict=True)
     files = [
-        file for (run_id,), games in by_run.items() for file in files_with(opened, "plies", run_id, games["game_id"])
+        file
+        for (run_id,), games in by_run.items()
+        for file in find_game_files(opened, "plies", run_id, games["game_id"])
     ]
     if not files:
-        return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY, pl.Int64()))
+        return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY_COLUMNS, pl.Int64()))
     ids = ", ".join(map(str, wanted["game_id"].unique().sort()))
-    found = rows_in(opened, files, _PLY, f"game_id IN ({ids})")
+    found = read_file_rows(opened, files, _PLY_COLUMNS, f"game_id IN ({ids})")
     return found.join(wanted, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
 
 
-def files_with(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[CheckedFile]:
+def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[VerifiableFile]:
     """The files of ``games`` or ``plies`` that hold games of a run. Games that are not there are in none."""
-    units = np.unique(opened.archive.known_run(run_id).line.units_of(np.array([*game_ids], np.int64)))
-    ranges = opened.archive.ranges(run_id)
-    held = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.at(unit)) is not None)
-    return opened.files.of_games(table, run_id, held)
+    units = np.unique(opened.archive.load_run(run_id).unit_line.compute_units(np.array([*game_ids], np.int64)))
+    ranges = opened.archive.list_effective_ranges(run_id)
+    held = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.find_range(unit)) is not None)
+    return opened.files.list_game_files(table, run_id, held)

@@ -11,20 +11,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.selection import EVERYTHING
+from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
-from analytics.report.rendering import render
-from analytics.report.reported_games import MOST_AGENTS, ReportedGames, reported_games
+from analytics.report.rendering import render_template
+from analytics.report.reported_games import MAX_AGENTS, ReportData, select_report_data
 from analytics.report.section import ReportSection
-from analytics.report.sections.learning import learning_curves
-from analytics.report.sections.lengths import game_lengths
-from analytics.report.sections.mistakes import mistakes
-from analytics.report.sections.openings import first_gifts, first_placements
-from analytics.report.sections.runs import runs
-from analytics.report.sections.strength import crosstable, ratings
+from analytics.report.sections.learning import build_learning_section
+from analytics.report.sections.lengths import build_lengths_section
+from analytics.report.sections.mistakes import build_mistakes_section
+from analytics.report.sections.openings import build_gifts_section, build_placements_section
+from analytics.report.sections.runs import build_runs_section
+from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
 from analytics.report.sections.thoughts import thoughts
-from quarto.errors import NotFoundError, RequestError, nearest
+from quarto.errors import NotFoundError, RequestError, describe_valid_names
 
 
 class Subject(NamedTuple):
@@ -32,91 +32,93 @@ class Subject(NamedTuple):
 
     slug: str
     name: str
-    make: Callable[[ReportedGames], ReportSection]
+    make: Callable[[ReportData], ReportSection]
     by_rules: bool = False  # it is about games by one set of rules, without trainings
 
-    def section(self, chosen: ReportedGames, of: str = "") -> ReportSection:
+    def build_section(self, chosen: ReportData, of: str = "") -> ReportSection:
         """The section about these games; ``of`` ends its title."""
         return replace(self.make(chosen), title=f"{self.name}{of}")
 
-    def sections(self, chosen: ReportedGames, parts: Sequence[ReportedGames]) -> list[ReportSection]:
+    def build_sections(self, chosen: ReportData, parts: Sequence[ReportData]) -> list[ReportSection]:
         """The section about these games, or one for each of their ``parts`` by rules."""
         if not self.by_rules:
-            return [self.section(chosen)]
-        return [self.section(part, f": {part.rules[0]}" if len(parts) > 1 else "") for part in parts]
+            return [self.build_section(chosen)]
+        return [self.build_section(part, f": {part.rules[0]}" if len(parts) > 1 else "") for part in parts]
 
 
 SUBJECTS = {
     each.slug: each
     for each in (
-        Subject("crosstable", "Crosstable", crosstable, by_rules=True),
-        Subject("ratings", "Ratings", ratings, by_rules=True),
-        Subject("lengths", "Game lengths", game_lengths),
-        Subject("placements", "First placements", first_placements),
-        Subject("gifts", "First gifts", first_gifts),
-        Subject("learning", "Learning curves", learning_curves),
-        Subject("mistakes", "Mistakes", mistakes),
+        Subject("crosstable", "Crosstable", build_crosstable_section, by_rules=True),
+        Subject("ratings", "Ratings", build_ratings_section, by_rules=True),
+        Subject("lengths", "Game lengths", build_lengths_section),
+        Subject("placements", "First placements", build_placements_section),
+        Subject("gifts", "First gifts", build_gifts_section),
+        Subject("learning", "Learning curves", build_learning_section),
+        Subject("mistakes", "Mistakes", build_mistakes_section),
         Subject("thoughts", "Thoughts", thoughts),
-        Subject("runs", "Runs", runs),
+        Subject("runs", "Runs", build_runs_section),
     )
 }
 
 
 # Those with a page of their own: runs have other pages.
-PAGES = [each for each in SUBJECTS.values() if each.make is not runs]
+PAGE_SUBJECTS = [each for each in SUBJECTS.values() if each.make is not build_runs_section]
 
 
-def subject_named(slug: str) -> Subject:
+def find_subject(slug: str) -> Subject:
     """The subject of this name. Raises ``NotFoundError`` if there is none."""
     if slug not in SUBJECTS:
-        raise NotFoundError(f"{slug!r} is no section of a report{nearest(slug, SUBJECTS)}")
+        raise NotFoundError(f"{slug!r} is no section of a report{describe_valid_names(slug, SUBJECTS)}")
     return SUBJECTS[slug]
 
 
-def sections_of(
+def build_subject_sections(
     opened: OpenArchive, slug: str, where: str | None = None, named: Collection[str] = ()
 ) -> list[ReportSection]:
     """The sections of the report about one subject, ``mistakes`` say. ``where`` and ``named`` are as for ``report``.
 
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """
-    subject, chosen = subject_named(slug), reported_games(opened, where)
-    parts = chosen.by_rules(named) if subject.by_rules else []
-    return subject.sections(chosen, parts) or [ReportSection(missing="all chosen games are those of trainings")]
+    subject, chosen = find_subject(slug), select_report_data(opened, where)
+    parts = chosen.split_by_rules(named) if subject.by_rules else []
+    return subject.build_sections(chosen, parts) or [ReportSection(missing="all chosen games are those of trainings")]
 
 
-def sections_page(sections: Sequence[ReportSection]) -> str:
+def render_sections_page(sections: Sequence[ReportSection]) -> str:
     """Sections about one subject as a page of their own."""
-    return render("sections.html", title=sections[0].title.partition(":")[0], sections=sections)
+    return render_template("sections.html", title=sections[0].title.partition(":")[0], sections=sections)
 
 
-def sections_svg(sections: Sequence[ReportSection]) -> str:
+def render_sections_svg(sections: Sequence[ReportSection]) -> str:
     """The figures of a section as one picture. Raises ``RequestError`` without figures, and for several sections."""
     first, several = sections[0], len(sections) > 1
     if several or not first.figures:
         titles = ", ".join(each.title for each in sections)
         why = "choose games by one set of rules" if several else first.missing or "it is a table"
         raise RequestError(f"{titles}: there is no such picture: {why}")
-    return style.svg(style.beside(first.figures, first.title, first.note))
+    return style.render_svg(style.combine_figures(first.figures, first.title, first.note))
 
 
-def report(opened: OpenArchive, where: str | None = None, title: str | None = None, named: Collection[str] = ()) -> str:
+def render_report(
+    opened: OpenArchive, where: str | None = None, title: str | None = None, named: Collection[str] = ()
+) -> str:
     """The page about the games that ``where`` chooses, a condition in SQL on the view ``games``; None: all games.
 
     Crosstables and ratings are by rules. They leave out trainings, but for the runs in ``named``.
 
     Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
-    chosen = reported_games(opened, where)
-    parts, rules = chosen.by_rules(named), chosen.rules
-    sections = [section for subject in SUBJECTS.values() for section in subject.sections(chosen, parts)]
-    return render(
+    chosen = select_report_data(opened, where)
+    parts, rules = chosen.split_by_rules(named), chosen.rules
+    sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, parts)]
+    return render_template(
         "report.html",
         title=title or f"Quarto: {chosen.selection.games:,} games",
-        summary=_summary(chosen),
-        condition=None if chosen.selection.where == EVERYTHING else chosen.selection.where,
-        agents=len(chosen.games_of),
-        agents_shown=MOST_AGENTS,
+        summary=_describe_games(chosen),
+        condition=None if chosen.selection.where == ALWAYS_TRUE else chosen.selection.where,
+        agents=len(chosen.games_by_agent),
+        agents_shown=MAX_AGENTS,
         trainings=len(chosen.records) - sum(len(part.records) for part in parts),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],
@@ -124,9 +126,9 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
     )
 
 
-def _summary(chosen: ReportedGames) -> str:
+def _describe_games(chosen: ReportData) -> str:
     """The games, their results and their length, in a few sentences."""
-    total, agents, runs = chosen.total, len(chosen.games_of), len(chosen.records)
+    total, agents, runs = chosen.total_tally, len(chosen.games_by_agent), len(chosen.records)
     days = sorted({record.created[:10] for record in chosen.records.values()})
     wins = [0, 0]
     for seat, (losses, _, won) in enumerate((total.results(0), total.results(1))):
@@ -135,11 +137,11 @@ def _summary(chosen: ReportedGames) -> str:
     shares = [f"{100 * count / total.games:.1f} %" for count in (*wins, total.draws)]
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return (
-        f"{total.games:,} games between {_counted(agents, 'agent')} in {_counted(runs, 'run')}, begun {begun}, under "
+        f"{total.games:,} games between {_format_count(agents, 'agent')} in {_format_count(runs, 'run')}, begun {begun}, under "
         f"{', '.join(chosen.rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and "
         f"{shares[2]} were drawn. A game took {total.plies / total.games:.2f} plies on average."
     )
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

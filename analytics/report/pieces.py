@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
-VIEW = "5 6 54 54"  # what of a picture of 64 by 64 is shown: the pieces fill it
+VIEW_BOX = "5 6 54 54"  # what of a picture of 64 by 64 is shown: the pieces fill it
 MIDDLE, FLOOR = 32, 50  # the axis of the piece, the middle of its foot
 HEIGHTS = (15, 33)  # low, high
 
 PIECES = 16
 
 
-class Paint(NamedTuple):
+class PieceColours(NamedTuple):
     """The colours of a piece."""
 
     top: str
@@ -29,8 +29,8 @@ class Paint(NamedTuple):
     band: str
 
 
-PLAIN = Paint("#fff7e3", "#f0dfb8", "#d9c190", "#5a4826", "#4a3a1d", "")
-DARK = Paint("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d6ff")
+PLAIN = PieceColours("#fff7e3", "#f0dfb8", "#d9c190", "#5a4826", "#4a3a1d", "")
+DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d6ff")
 
 
 def piece_svg(piece: int) -> str:
@@ -41,7 +41,7 @@ def piece_svg(piece: int) -> str:
 def piece_symbols() -> str:
     """All pieces as symbols ``piece-0`` to ``piece-15``, for ``<use href="#piece-0"/>`` in the same page."""
     symbols = "".join(
-        f'<symbol id="piece-{piece}" viewBox="{VIEW}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
+        f'<symbol id="piece-{piece}" viewBox="{VIEW_BOX}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
     )
     return f'<svg width="0" height="0" class="symbols" aria-hidden="true">{symbols}</svg>'
 
@@ -52,51 +52,51 @@ def piece_shapes(piece: int) -> str:
     paint = DARK if piece & COLOURED else PLAIN
     top = FLOOR - HEIGHTS[bool(piece & HIGH)]
     bands = [top + (FLOOR - top) * (number + 1) // 3 for number in range(2)] if piece & HIGH else [(top + FLOOR) // 2]
-    draw = _block if piece & SQUARE else _cylinder
+    draw = _render_prism if piece & SQUARE else _render_cylinder
     return draw(top, paint, bands if piece & COLOURED else [], hollow=not piece & SOLID)
 
 
-def _cylinder(top: int, paint: Paint, bands: list[int], hollow: bool) -> str:
+def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
     left, right, arc = MIDDLE - 16, MIDDLE + 16, "A16 7 0 0 0"
     shapes = [
-        _filled(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}Z", paint.left),
-        _filled(f"M{MIDDLE + 4} {top}V56.8{arc} {right} {FLOOR}V{top}Z", paint.right),
-        *(_band(f"M{left + 1} {y}A15 6.6 0 0 0 {right - 1} {y}", paint) for y in bands),
-        _outlined(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}", "none", paint),
-        _outlined(_ring(top, 16, 7), paint.top, paint),
+        _render_filled_path(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}Z", paint.left),
+        _render_filled_path(f"M{MIDDLE + 4} {top}V56.8{arc} {right} {FLOOR}V{top}Z", paint.right),
+        *(_render_band(f"M{left + 1} {y}A15 6.6 0 0 0 {right - 1} {y}", paint) for y in bands),
+        _render_outlined_path(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}", "none", paint),
+        _render_outlined_path(_ring_path(top, 16, 7), paint.top, paint),
     ]
-    return "".join([*shapes, _filled(_ring(top, 9, 4), paint.hole)] if hollow else shapes)
+    return "".join([*shapes, _render_filled_path(_ring_path(top, 9, 4), paint.hole)] if hollow else shapes)
 
 
-def _block(top: int, paint: Paint, bands: list[int], hollow: bool) -> str:
+def _render_prism(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
     left, right, foot = MIDDLE - 19, MIDDLE + 19, FLOOR + 8
     edges = f"M{left} {top}V{FLOOR}L{MIDDLE} {foot}L{right} {FLOOR}V{top}M{MIDDLE} {top + 8}V{foot}"
     shapes = [
-        _filled(f"M{left} {top}L{MIDDLE} {top + 8}V{foot}L{left} {FLOOR}Z", paint.left),
-        _filled(f"M{right} {top}L{MIDDLE} {top + 8}V{foot}L{right} {FLOOR}Z", paint.right),
-        *(_band(f"M{left} {y}L{MIDDLE} {y + 8}L{right} {y}", paint) for y in bands),
-        _outlined(edges, "none", paint),
-        _outlined(_diamond(top, 19, 8), paint.top, paint),
+        _render_filled_path(f"M{left} {top}L{MIDDLE} {top + 8}V{foot}L{left} {FLOOR}Z", paint.left),
+        _render_filled_path(f"M{right} {top}L{MIDDLE} {top + 8}V{foot}L{right} {FLOOR}Z", paint.right),
+        *(_render_band(f"M{left} {y}L{MIDDLE} {y + 8}L{right} {y}", paint) for y in bands),
+        _render_outlined_path(edges, "none", paint),
+        _render_outlined_path(_diamond_path(top, 19, 8), paint.top, paint),
     ]
-    return "".join([*shapes, _filled(_diamond(top, 9, 4), paint.hole)] if hollow else shapes)
+    return "".join([*shapes, _render_filled_path(_diamond_path(top, 9, 4), paint.hole)] if hollow else shapes)
 
 
-def _ring(y: int, width: int, depth: int) -> str:
+def _ring_path(y: int, width: int, depth: int) -> str:
     left, right = MIDDLE - width, MIDDLE + width
     return f"M{left} {y}A{width} {depth} 0 0 1 {right} {y}A{width} {depth} 0 0 1 {left} {y}Z"
 
 
-def _diamond(y: int, width: int, depth: int) -> str:
+def _diamond_path(y: int, width: int, depth: int) -> str:
     return f"M{MIDDLE} {y - depth}L{MIDDLE + width} {y}L{MIDDLE} {y + depth}L{MIDDLE - width} {y}Z"
 
 
-def _filled(path: str, colour: str) -> str:
+def _render_filled_path(path: str, colour: str) -> str:
     return f'<path d="{path}" fill="{colour}"/>'
 
 
-def _band(path: str, paint: Paint) -> str:
+def _render_band(path: str, paint: PieceColours) -> str:
     return f'<path d="{path}" fill="none" stroke="{paint.band}" stroke-width="3.2"/>'
 
 
-def _outlined(path: str, fill: str, paint: Paint) -> str:
+def _render_outlined_path(path: str, fill: str, paint: PieceColours) -> str:
     return f'<path d="{path}" fill="{fill}" stroke="{paint.line}" stroke-width="1.6" stroke-linejoin="round"/>'

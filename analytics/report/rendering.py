@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(template: str, **values: object) -> str:
+def render_template(template: str, **values: object) -> str:
     """The page that a template makes of values. Raises ``jinja2.UndefinedError`` if it needs one that is not given."""
-    return _environment().get_template(template).render(values)
+    return _build_environment().get_template(template).render(values)
 
 
 @cache
-def _environment() -> Environment:
+def _build_environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape  # needed for pages only
 
     environment = Environment(
@@ -31,7 +31,7 @@ def _environment() -> Environment:
     )
     environment.globals["piece_svg"] = piece_svg
     environment.globals["piece_symbols"] = piece_symbols
-    environment.globals["agent_colours"] = style.AGENTS
-    environment.globals["result_colours"] = style.RESULTS
+    environment.globals["agent_colours"] = style.AGENT_COLOURS
+    environment.globals["result_colours"] = style.RESULT_COLOURS
     environment.globals["page_colours"] = {style.INK: "--ink", style.FAINT: "--faint", style.GRID: "--rule"}
     return environment

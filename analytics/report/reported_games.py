@@ -9,25 +9,32 @@ from functools import cached_property, reduce
 
 import polars as pl
 
-from analytics.questions.cookbook import query_of
-from analytics.questions.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
+from analytics.questions.cookbook import read_restricted_query
+from analytics.questions.head_to_head import (
+    ResultsByPairing,
+    count_game_results,
+    find_shared_openings,
+    load_tally_results,
+    merge_results,
+    replace_labels,
+)
 from analytics.questions.pairings import AgentNames, PairingResult, SharedOpenings
-from analytics.questions.ratings import rate
-from analytics.questions.selection import Selection, select
+from analytics.questions.ratings import fit_ratings
+from analytics.questions.selection import Selection, select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 
-MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best rated are shown
+MAX_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best rated are shown
 
 
 @dataclass(frozen=True)
-class ReportedGames:
+class ReportData:
     """The chosen games that a report is about, and what its figures show of them: computed once."""
 
     selection: Selection
-    whole: ReportedGames | None = None  # the games that these are a part of, with their names and colours
+    parent: ReportData | None = None  # the games that these are a part of, with their names and colours
 
     @property
     def opened(self) -> OpenArchive:
@@ -40,31 +47,35 @@ class ReportedGames:
         return {record.run_id: record for record in self.selection.runs}
 
     @property
-    def of_pairings(self) -> Results:
+    def results_by_pairing(self) -> ResultsByPairing:
         """The results by run and number of the pairing; from tallies where whole runs are chosen, else counted."""
-        return self._renamed[0]
+        return self._named_results[0]
 
     @property
-    def names(self) -> AgentNames:
+    def agent_names(self) -> AgentNames:
         """The names of the agents, one for each code that played under a label."""
-        return self._renamed[1]
+        return self._named_results[1]
 
     @cached_property
-    def _renamed(self) -> tuple[Results, AgentNames]:
-        if self.whole is not None:
-            found, names = self.whole._renamed
+    def _named_results(self) -> tuple[ResultsByPairing, AgentNames]:
+        if self.parent is not None:
+            found, names = self.parent._named_results
             return {key: result for key, result in found.items() if key[0] in self.records}, names
         records = self.selection.runs
-        whole = self.selection.takes_whole_runs
-        found = of_tallies(self.opened, records) if whole else of_games(self.opened, self.selection.where, records)
-        return renamed(found, records)
+        whole = self.selection.has_only_whole_runs
+        found = (
+            load_tally_results(self.opened, records)
+            if whole
+            else count_game_results(self.opened, self.selection.where, records)
+        )
+        return replace_labels(found, records)
 
     @property
     def rules(self) -> list[str]:
         """The names of the rules of these games, sorted."""
         return sorted({record.rules.name for record in self.records.values()})
 
-    def by_rules(self, named: Collection[str] = ()) -> list[ReportedGames]:
+    def split_by_rules(self, named: Collection[str] = ()) -> list[ReportData]:
         """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rules.
 
         Games of trainings are left out, unless their run is ``named``.
@@ -73,21 +84,21 @@ class ReportedGames:
         found = []
         for rules in self.rules:
             runs = tuple(run for run in rated if run.rules.name == rules)
-            counts = tuple(self.selection.games_of[run.run_id] for run in runs)
+            counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
             if runs:
-                found.append(ReportedGames(replace(self.selection, runs=runs, counts=counts), self.whole or self))
+                found.append(ReportData(replace(self.selection, runs=runs, counts=counts), self.parent or self))
         return found
 
     @cached_property
-    def shared(self) -> SharedOpenings | None:
+    def shared_openings(self) -> SharedOpenings | None:
         """The pairs of pairings that played the same openings, which intervals count as one unit."""
-        where = None if self.selection.takes_whole_runs else self.selection.where
-        return openings_shared(self.opened, where, self.selection.runs, self.of_pairings)
+        where = None if self.selection.has_only_whole_runs else self.selection.where
+        return find_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
     @cached_property
     def results(self) -> tuple[PairingResult, ...]:
         """The results of every two agents, all runs together."""
-        return merged_results(self.of_pairings.values(), self.shared)
+        return merge_results(self.results_by_pairing.values(), self.shared_openings)
 
     @cached_property
     def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
@@ -95,7 +106,7 @@ class ReportedGames:
         return {(result.first, result.second): result.tally for result in self.results}
 
     @cached_property
-    def games_of(self) -> Mapping[str, int]:
+    def games_by_agent(self) -> Mapping[str, int]:
         """The number of games of each agent, the most first; a game against itself counts once."""
         games: dict[str, int] = {}
         for agents, tally in self.head_to_head.items():
@@ -109,50 +120,50 @@ class ReportedGames:
 
         Of more agents the best rated are shown.
         """
-        if self.whole:
-            return self.whole.agents
-        every = list(self.games_of)
-        return tuple(sorted((every if len(every) <= MOST_AGENTS else self._best_of(every))[:MOST_AGENTS]))
+        if self.parent:
+            return self.parent.agents
+        every = list(self.games_by_agent)
+        return tuple(sorted((every if len(every) <= MAX_AGENTS else self._sort_by_rating(every))[:MAX_AGENTS]))
 
-    def colour(self, agent: str) -> int:
+    def find_colour(self, agent: str) -> int:
         """The number of the colour of an agent that is shown."""
         return self.agents.index(agent)
 
     @cached_property
-    def ranked(self) -> tuple[str, ...]:
+    def ranked_agents(self) -> tuple[str, ...]:
         """The agents that are shown, best rating first; those without a rating last."""
-        return tuple(self._best_of(self.agents))
+        return tuple(self._sort_by_rating(self.agents))
 
-    def _best_of(self, agents: Collection[str]) -> list[str]:
+    def _sort_by_rating(self, agents: Collection[str]) -> list[str]:
         shown = {both: tally for both, tally in self.head_to_head.items() if set(both) <= set(agents)}
         rated: list[str] = []
         if any(first != second for first, second in shown):
             with suppress(RequestError):  # all their games were forfeited
-                rated = [rating.agent for rating in rate(shown, samples=0).ratings]
+                rated = [rating.agent for rating in fit_ratings(shown, samples=0).ratings]
         return [*rated, *(agent for agent in agents if agent not in rated)]
 
-    def by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
+    def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
         """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
-        ranks = {agent: rank for rank, agent in enumerate(self.ranked, 1)}
+        ranks = {agent: rank for rank, agent in enumerate(self.ranked_agents, 1)}
         rank = pl.col("agent").replace_strict(ranks, default=0, return_dtype=pl.Int64())
         return frame.sort(*outer, rank, maintain_order=True)
 
     @cached_property
-    def total(self) -> Tally:
+    def total_tally(self) -> Tally:
         """The tally of all pairs together."""
         return reduce(Tally.__add__, self.head_to_head.values(), Tally())
 
-    def ask(self, question: str) -> pl.DataFrame:
+    def run_named_query(self, question: str) -> pl.DataFrame:
         """The answer to a named question, for these games only."""
         if question not in self._answers:
-            self._answers[question] = self.opened.sql(query_of(question, self.selection.condition))
+            self._answers[question] = self.opened.sql(read_restricted_query(question, self.selection.condition))
         return self._answers[question]
 
     @cached_property
     def _answers(self) -> dict[str, pl.DataFrame]:
         return {}
 
-    def players(self) -> pl.DataFrame:
+    def players_frame(self) -> pl.DataFrame:
         """The agents by seat: a row for each run, pairing and game of a pair.
 
         ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
@@ -160,7 +171,7 @@ class ReportedGames:
         """
         rows = []
         for run_id, record in self.records.items():
-            names = {label: self.names.name(run_id, label) for label in record.labels}
+            names = {label: self.agent_names.find_name(run_id, label) for label in record.labels}
             common = record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]
             for pairing, (first, second) in enumerate(record.pairings):
                 rows.append((run_id, pairing, 0, names[first], names[second], *common))
@@ -177,6 +188,6 @@ PLAYERS = {
 }
 
 
-def reported_games(opened: OpenArchive, where: str | None = None) -> ReportedGames:
+def select_report_data(opened: OpenArchive, where: str | None = None) -> ReportData:
     """The games that ``where`` chooses; raises the errors of ``analytics.questions.selection.select``."""
-    return ReportedGames(select(opened, where))
+    return ReportData(select_games(opened, where))

@@ -13,17 +13,17 @@ from xml.sax.saxutils import escape
 import polars as pl
 
 from analytics.report import pieces
-from analytics.report.vega import Spec, category, data, end, layer, ordered, quantity
+from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
 from quarto.rules import CELLS
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
-LINE = 42  # letters of a line above such a picture
+LINE_LETTERS = 42  # letters of a line above such a picture
 SPACING = 28  # pixels between two panels
 PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of a panel: with its axes it is as wide as a telephone's screen
 FEW_PANELS, COLUMNS = 4, 2  # up to so few panels stand below each other, to be read on a telephone; more in columns
-FEW, MOST = 40, 200  # points of a line: up to FEW each is marked; more than MOST are joined
-INK, FAINT, GRID, FIRST, SECOND = "#222222", "#666666", "#e6e6e6", "#0072b2", "#d55e00"
+MAX_MARKED_POINTS, MAX_POINTS = 40, 200  # points of a line: up to FEW each is marked; more than MOST are joined
+INK, FAINT, GRID, FIRST_COLOUR, SECOND_COLOUR = "#222222", "#666666", "#e6e6e6", "#0072b2", "#d55e00"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
 PAPER = "white"
 DARK = {INK: "#e4e6e8", FAINT: "#a0a6ac", GRID: "#31363b", PAPER: "#14171a"}  # the same on a dark screen
@@ -31,7 +31,7 @@ WORST, MIDDLE, BEST = ("#f2a365", "#f4f4f4", "#7db8e8")  # distinct for colour-b
 
 # Colours of agents on light and on dark paper. All readers can distinguish them: M. Okabe and K. Ito, "Color universal
 # design" (2008), without its yellow; then P. Tol, "Colour schemes" (2021), muted.
-AGENTS = (
+AGENT_COLOURS = (
     ("#0072b2", "#4aa8e0"),
     ("#d55e00", "#f08030"),
     ("#009e73", "#20c090"),
@@ -47,7 +47,7 @@ AGENTS = (
 )
 
 # Results of an agent on light and on dark paper: blue, orange and grey, which all readers can distinguish.
-RESULTS = {"won": ("#0072b2", "#4aa8e0"), "lost": ("#d55e00", "#f08030"), "drawn": ("#949494", "#949494")}
+RESULT_COLOURS = {"won": ("#0072b2", "#4aa8e0"), "lost": ("#d55e00", "#f08030"), "drawn": ("#949494", "#949494")}
 
 PANEL = {"width": PANEL_WIDTH, "height": PANEL_HEIGHT}
 PLAIN_AXIS = {"domain": False, "ticks": False}  # an axis of labels alone
@@ -58,7 +58,7 @@ _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SvgPicture:
     """A picture that is written here, without a renderer: a tenth of a second less. A notebook shows it."""
 
     shapes: str  # elements of SVG; pieces are uses of their symbols
@@ -66,15 +66,15 @@ class Drawing:
     height: float
 
     def _repr_svg_(self) -> str:
-        return svg(self)
+        return render_svg(self)
 
 
-def text_at(x: float, y: float, text: str, size: float, colour: str = INK, more: str = "") -> str:
+def render_text(x: float, y: float, text: str, size: float, colour: str = INK, more: str = "") -> str:
     """A text of a drawing; ``y`` is its base line."""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{more}>{escape(text)}</text>'
 
 
-Picture = Drawing | Spec
+Picture = SvgPicture | Spec
 
 
 @dataclass(frozen=True)
@@ -90,51 +90,55 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """The chart as SVG for the middle of a page."""
-        return inline(self.picture, self.name)
+        return render_inline_svg(self.picture, self.name)
 
 
-def by_ply(first: int) -> Spec:
+def ply_axis(first: int) -> Spec:
     """The axis of the plies from ``first`` on."""
     scale = {"domain": [first, CELLS - 1], "nice": False, "padding": 6}
-    return quantity("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
+    return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
 
-def signed(value: float, digits: int) -> str:
+def format_signed(value: float, digits: int) -> str:
     """A number with its sign, a true minus and no sign for what rounds to 0."""
     text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
     return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
 
 
-def beside(figures: Sequence[Figure], title: str, how: str) -> Picture:
+def combine_figures(figures: Sequence[Figure], title: str, how: str) -> Picture:
     """All figures as one picture, each under its title. ``how`` says how to read them."""
     columns = 1 if len(figures) <= FEW_PANELS else COLUMNS
-    lines = wrap(how, LINE * columns)
-    drawings = [(each.title, each.picture) for each in figures if isinstance(each.picture, Drawing)]
+    lines = wrap_text(how, LINE_LETTERS * columns)
+    drawings = [(each.title, each.picture) for each in figures if isinstance(each.picture, SvgPicture)]
     if drawings:
-        return _laid_out(drawings, columns, title, lines)
+        return _lay_out_pictures(drawings, columns, title, lines)
     titled = [
         each.picture | {"title": {"text": each.title, "fontSize": 12, "offset": 8}}
         for each in figures
-        if not isinstance(each.picture, Drawing)
+        if not isinstance(each.picture, SvgPicture)
     ]
-    return styled({"concat": titled, "columns": columns, "spacing": SPACING}, title, lines)
+    return style_chart({"concat": titled, "columns": columns, "spacing": SPACING}, title, lines)
 
 
-def _laid_out(drawings: Sequence[tuple[str, Drawing]], columns: int, title: str, lines: Sequence[str]) -> Drawing:
+def _lay_out_pictures(
+    drawings: Sequence[tuple[str, SvgPicture]], columns: int, title: str, lines: Sequence[str]
+) -> SvgPicture:
     """Drawings of one size below a title, each under its own."""
     bold, margin, line = ' font-weight="bold"', 16, 16
-    shapes = [text_at(margin, margin + 14, title, 16, more=bold)]
-    shapes += [text_at(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
+    shapes = [render_text(margin, margin + 14, title, 16, more=bold)]
+    shapes += [render_text(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
     (_, size), top = drawings[0], margin + 44 + line * len(lines)
     across, down = size.width + SPACING, size.height + SPACING + line
     for number, (name, drawing) in enumerate(drawings):
         x, y = margin + number % columns * across, top + number // columns * down
-        shapes.append(text_at(x, y, name, 12, more=bold))
+        shapes.append(render_text(x, y, name, 12, more=bold))
         shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{drawing.shapes}</g>')
-    return Drawing("".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(drawings) // columns) * down)
+    return SvgPicture(
+        "".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(drawings) // columns) * down
+    )
 
 
-def styled(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
+def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
     """A chart that stands alone, in the common style."""
     heading = {
         "text": title,
@@ -149,10 +153,10 @@ def styled(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
         "subtitlePadding": 6,
         "fontWeight": "bold",
     }
-    return {**chart, "title": heading, "background": PAPER, "padding": 16, "config": _config(12)}
+    return {**chart, "title": heading, "background": PAPER, "padding": 16, "config": _build_config(12)}
 
 
-def _config(size: int) -> dict[str, Any]:
+def _build_config(size: int) -> dict[str, Any]:
     """The configuration that all pictures share; ``size`` is that of the letters in pixels."""
     return {
         "view": {"stroke": None},
@@ -172,48 +176,48 @@ def _config(size: int) -> dict[str, Any]:
     }
 
 
-def svg(picture: Picture) -> str:
+def render_svg(picture: Picture) -> str:
     """A picture as SVG, light or dark as its reader prefers.
 
     Drawing needs no network, and the same picture is the same text.
     """
-    if isinstance(picture, Drawing):
+    if isinstance(picture, SvgPicture):
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
-        text = _framed(picture, 0, ' xmlns="http://www.w3.org/2000/svg"', paper)
+        text = _render_svg_element(picture, 0, ' xmlns="http://www.w3.org/2000/svg"', paper)
     else:
-        text = _renumbered(_drawn(picture), "")
+        text = _renumber_ids(_render_spec(picture), "")
     symbols = pieces.piece_symbols() if '<use href="#piece-' in text else ""
-    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _dark_style() + symbols, text, count=1)
+    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _render_dark_style() + symbols, text, count=1)
 
 
-def _framed(drawing: Drawing, margin: int, attributes: str = "", paper: str = "") -> str:
+def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", paper: str = "") -> str:
     """A drawing as an element of SVG."""
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
     box = f'width="{width:g}" height="{height:g}" viewBox="{-margin} {-margin} {width:g} {height:g}"'
     return f'<svg{attributes} {box} font-family="sans-serif">{paper}{drawing.shapes}</svg>'
 
 
-def _dark_style() -> str:
-    colours = DARK | dict(AGENTS) | dict(RESULTS.values())
+def _render_dark_style() -> str:
+    colours = DARK | dict(AGENT_COLOURS) | dict(RESULT_COLOURS.values())
     rules = "".join(
         f'[{name}="{light}"]{{{name}:{dark}}}' for light, dark in colours.items() for name in ("fill", "stroke")
     )
     return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
 
 
-def piece_sheet() -> str:
+def render_piece_sheet() -> str:
     """All pieces with their digits and attributes, as a picture that stands alone."""
-    drawn = "".join(_labelled(piece) for piece in range(pieces.PIECES))
-    width, height = 4 * _SHEET[0], 4 * _SHEET[1]
+    drawn = "".join(_render_labelled_piece(piece) for piece in range(pieces.PIECES))
+    width, height = 4 * _LABELLED_PIECE_SIZE[0], 4 * _LABELLED_PIECE_SIZE[1]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_dark_style()}{drawn}</svg>\n'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_render_dark_style()}{drawn}</svg>\n'
 
 
-_SHEET = (88, 112)  # pixels of a piece with its labels
+_LABELLED_PIECE_SIZE = (88, 112)  # pixels of a piece with its labels
 
 
-def _labelled(piece: int) -> str:
-    left, top = piece % 4 * _SHEET[0], piece // 4 * _SHEET[1]
+def _render_labelled_piece(piece: int) -> str:
+    left, top = piece % 4 * _LABELLED_PIECE_SIZE[0], piece // 4 * _LABELLED_PIECE_SIZE[1]
     has = [
         names[bool(piece & bit)]
         for bit, names in (
@@ -225,43 +229,43 @@ def _labelled(piece: int) -> str:
     ]
     lines = ((f"{piece:X}", 76, 14, INK), (" ".join(has[:2]), 90, 9.5, FAINT), (" ".join(has[2:]), 102, 9.5, FAINT))
     texts = [
-        f'<text x="{left + _SHEET[0] // 2}" y="{top + below}" font-family="sans-serif" font-size="{size}" '
+        f'<text x="{left + _LABELLED_PIECE_SIZE[0] // 2}" y="{top + below}" font-family="sans-serif" font-size="{size}" '
         f'text-anchor="middle" fill="{colour}">{text}</text>'
         for text, below, size, colour in lines
     ]
-    box = f'x="{left + 14}" y="{top + 2}" width="60" height="60" viewBox="{pieces.VIEW}"'
+    box = f'x="{left + 14}" y="{top + 2}" width="60" height="60" viewBox="{pieces.VIEW_BOX}"'
     return f"<svg {box}>{pieces.piece_shapes(piece)}</svg>{''.join(texts)}"
 
 
-def wrap(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """A text in lines of at most so many letters; a word that is longer is divided."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def inline(picture: Picture, name: str) -> str:
+def render_inline_svg(picture: Picture, name: str) -> str:
     """A panel as SVG for the middle of a page, where text beside it describes it.
 
     It is transparent, its ids begin with ``name``, and it contains no address and no ARIA roles. Where it shows pieces,
     the page has ``piece_symbols``.
     """
-    if isinstance(picture, Drawing):
-        return _framed(picture, 2)
-    alone = {"background": "transparent", "padding": 2, "config": _config(11)}
-    text = _renumbered(_drawn(picture | alone), name)
-    return re.sub(r"<[^>]+>", lambda tag: _NEEDLESS.sub("", tag[0]), text)
+    if isinstance(picture, SvgPicture):
+        return _render_svg_element(picture, 2)
+    alone = {"background": "transparent", "padding": 2, "config": _build_config(11)}
+    text = _renumber_ids(_render_spec(picture | alone), name)
+    return re.sub(r"<[^>]+>", lambda tag: _REMOVED_ATTRIBUTES.sub("", tag[0]), text)
 
 
-_NEEDLESS = re.compile(r' (xmlns(:\w+)?|version|class|role|aria-[a-z]+)="[^"]*"')
+_REMOVED_ATTRIBUTES = re.compile(r' (xmlns(:\w+)?|version|class|role|aria-[a-z]+)="[^"]*"')
 
 
-def _drawn(spec: dict[str, Any]) -> str:
+def _render_spec(spec: dict[str, Any]) -> str:
     from vl_convert import vegalite_to_svg
 
     text: str = vegalite_to_svg(spec, allowed_base_urls=[])
     return text
 
 
-def _renumbered(text: str, name: str) -> str:
+def _renumber_ids(text: str, name: str) -> str:
     """A picture with its ids counted from its own beginning; the renderer counts them through the whole process."""
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
     numbered = {each: f"{name}{number}" for number, each in enumerate(ids)}
@@ -272,7 +276,7 @@ def _renumbered(text: str, name: str) -> str:
     )
 
 
-def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
+def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
     ``curve`` is a table by ``analytics.policies.relearn.learning_curve``, or has other columns:
@@ -283,61 +287,63 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
     - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` by number of ``pieces``, or
       ``not_lost`` and ``won``.
     """
-    lines = [line for text in subtitle for line in wrap(text, LINE)]
-    return svg(styled(curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()
+    lines = [line for text in subtitle for line in wrap_text(text, LINE_LETTERS)]
+    return render_svg(style_chart(build_curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()
 
 
-def curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
+def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
     """The chart of ``curve_svg`` before it gets a title and a style; the size is in pixels."""
-    kinds = {"strength": _by_strength, "pass": _by_passes, "win_rate": _by_games}
-    draw = next((kinds[name] for name in kinds if name in curve.columns), _by_generations)
+    kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_chart}
+    draw = next((kinds[name] for name in kinds if name in curve.columns), _build_fitness_chart)
     return {"width": width, "height": height, **draw(curve)}
 
 
-def _by_games(curve: pl.DataFrame) -> Spec:
+def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
     """The win rate of each block of games, at the block's end, with a band of its 95 % interval."""
-    curve = _joined(curve)
+    curve = _sum_curve_rows(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
     )
     block = int(curve["games"][0])
-    games = quantity("end", title="games learned from", axis={"format": ",d", **_TICKS}, scale={"domainMin": 0})
+    games = quantitative("end", title="games learned from", axis={"format": ",d", **_TICKS}, scale={"domainMin": 0})
     share, scale = {"format": ".0%", "tickCount": 6}, {"zero": False}
-    win_rate = quantity("win_rate", title=f"games won, of each {block:,}", axis=share, scale=scale)
-    point = {"color": FIRST, "size": 30} if len(rows) <= FEW else False
+    win_rate = quantitative("win_rate", title=f"games won, of each {block:,}", axis=share, scale=scale)
+    point = {"color": FIRST_COLOUR, "size": 30} if len(rows) <= MAX_MARKED_POINTS else False
     return {
-        "data": data(rows),
+        "data": inline_data(rows),
         "encoding": {"x": games},
         "layer": [
-            layer("area", {"y": quantity("low"), "y2": end("high")}, color=FIRST, opacity=0.18),
-            layer("line", {"y": win_rate}, color=FIRST, strokeWidth=2, point=point),
+            layer("area", {"y": quantitative("low"), "y2": range_end("high")}, color=FIRST_COLOUR, opacity=0.18),
+            layer("line", {"y": win_rate}, color=FIRST_COLOUR, strokeWidth=2, point=point),
         ],
     }
 
 
-def _by_strength(curve: pl.DataFrame) -> Spec:
+def _build_strength_chart(curve: pl.DataFrame) -> Spec:
     """Points a game against each opponent, by generation, with bands of 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
         for name in opponents
     )
-    colours = {"range": [light for light, _ in AGENTS]}
-    colour = category("opponent", sort=opponents, scale=colours, legend={"symbolOpacity": 1})
+    colours = {"range": [light for light, _ in AGENT_COLOURS]}
+    colour = nominal("opponent", sort=opponents, scale=colours, legend={"symbolOpacity": 1})
     title, scale = "points a game, a draw counting half", {"domain": [0, 1]}
-    band = {"y": quantity("low", title=title, scale=scale), "y2": end("high")}
+    band = {"y": quantitative("low", title=title, scale=scale), "y2": range_end("high")}
     return {
-        "data": data(rows),
-        "encoding": {"x": ordered("generation", title="generation", axis={"labelAngle": 0}), "color": colour},
+        "data": inline_data(rows),
+        "encoding": {"x": ordinal("generation", title="generation", axis={"labelAngle": 0}), "color": colour},
         "layer": [
             layer("area", band, opacity=0.18),
-            layer("line", {"y": quantity("score", title=title)}, strokeWidth=2, point=len(curve) <= FEW),
+            layer(
+                "line", {"y": quantitative("score", title=title)}, strokeWidth=2, point=len(curve) <= MAX_MARKED_POINTS
+            ),
         ],
     }
 
 
-def _by_passes(curve: pl.DataFrame) -> Spec:
+def _build_passes_chart(curve: pl.DataFrame) -> Spec:
     """The mean squared errors of two chances after each pass, a line for each number of pieces."""
     chances = {"not_lost": "not lost", "won": "won"}
     rows = pl.concat(
@@ -350,32 +356,32 @@ def _by_passes(curve: pl.DataFrame) -> Spec:
         for name, text in chances.items()
     )
     encoding = {
-        "x": ordered("pass", title="pass", axis={"labelAngle": 0}),
-        "y": quantity("error", title="mean squared error of a chance"),
-        "color": quantity("pieces", title="pieces", scale={"scheme": "viridis"}),
-        "detail": category("pieces"),
-        "strokeDash": category("chance", title="chance", legend={"symbolStrokeColor": "black"}),
+        "x": ordinal("pass", title="pass", axis={"labelAngle": 0}),
+        "y": quantitative("error", title="mean squared error of a chance"),
+        "color": quantitative("pieces", title="pieces", scale={"scheme": "viridis"}),
+        "detail": nominal("pieces"),
+        "strokeDash": nominal("chance", title="chance", legend={"symbolStrokeColor": "black"}),
     }
-    return {"data": data(rows), **layer("line", encoding, strokeWidth=2, point=True)}
+    return {"data": inline_data(rows), **layer("line", encoding, strokeWidth=2, point=True)}
 
 
-def _joined(curve: pl.DataFrame) -> pl.DataFrame:
+def _sum_curve_rows(curve: pl.DataFrame) -> pl.DataFrame:
     """A curve of at most ``MOST`` rows, all of the same number of games; a last row with fewer games is left out."""
-    together = pl.int_range(pl.len()) // (-(-len(curve) // MOST))
+    together = pl.int_range(pl.len()) // (-(-len(curve) // MAX_POINTS))
     counts = pl.col("games", "wins").sum()
     joined = curve.group_by(row=together, maintain_order=True).agg(pl.col("first_game").first(), counts)
     full = joined.filter(pl.col("games") == pl.first("games"))
     return full.select("first_game", "games", "wins", win_rate=pl.col("wins") / pl.col("games"))
 
 
-def _by_generations(curve: pl.DataFrame) -> Spec:
+def _build_fitness_chart(curve: pl.DataFrame) -> Spec:
     """A line for every fitness."""
     names = [name for name, kind in curve.schema.items() if kind == pl.Float64]
     rows = curve.select("generation", *names).unpivot(index="generation", variable_name="fitness")
-    colours = {"domain": names, "range": [light for light, _ in AGENTS][: len(names)]}
+    colours = {"domain": names, "range": [light for light, _ in AGENT_COLOURS][: len(names)]}
     encoding = {
-        "x": quantity("generation", title="generation", axis={"format": "d", **_TICKS}),
-        "y": quantity("value", title="fitness", scale={"zero": False}),
-        "color": category("fitness", sort=names, scale=colours),
+        "x": quantitative("generation", title="generation", axis={"format": "d", **_TICKS}),
+        "y": quantitative("value", title="fitness", scale={"zero": False}),
+        "color": nominal("fitness", sort=names, scale=colours),
     }
-    return {"data": data(rows), **layer("line", encoding, strokeWidth=2, point=len(curve) <= FEW)}
+    return {"data": inline_data(rows), **layer("line", encoding, strokeWidth=2, point=len(curve) <= MAX_MARKED_POINTS)}

@@ -14,27 +14,27 @@ import polars as pl
 Spec = dict[str, Any]
 
 
-def data(rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> Spec:
+def inline_data(rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> Spec:
     """The rows that a chart or a layer shows."""
     return {"values": rows.to_dicts() if isinstance(rows, pl.DataFrame) else [*rows]}
 
 
-def quantity(column: str, **more: Any) -> Spec:
+def quantitative(column: str, **more: Any) -> Spec:
     """A channel that shows a column of numbers, as position x or y does."""
     return {"field": column, "type": "quantitative", **more}
 
 
-def ordered(column: str, **more: Any) -> Spec:
+def ordinal(column: str, **more: Any) -> Spec:
     """A channel that shows a column of values in their order."""
     return {"field": column, "type": "ordinal", **more}
 
 
-def category(column: str, **more: Any) -> Spec:
+def nominal(column: str, **more: Any) -> Spec:
     """A channel that shows a column of names."""
     return {"field": column, "type": "nominal", **more}
 
 
-def end(column: str) -> Spec:
+def range_end(column: str) -> Spec:
     """The other end of what a channel shows from, as ``y2`` is of ``y``."""
     return {"field": column}
 

@@ -26,19 +26,21 @@ from numba import types
 from numpy.typing import NDArray
 
 from analytics.statistics.tally import DRAW, LOSS, WIN
-from quarto.jit import inlined, kernel
+from quarto.jit import inline_function, kernel
 
 ROUNDS = 100
 PRECISION = 1e-6  # natural units, of the last step: near the maximum its square is about what is still wrong
 LONGEST_STEP = 2.0  # natural units: far from the maximum, a step of Newton's method may be far too long
 RIDGE = 1e-12  # times the number of games, on the diagonal: what the games do not determine keeps its start
-FAR = 20.0  # natural units; a parameter beyond counts as infinite: fewer than one game in 10^8 contradicts it
+FARTHEST_FINITE = (
+    20.0  # natural units; a parameter beyond counts as infinite: fewer than one game in 10^8 contradicts it
+)
 EXTREME_DRAWS = 50.0  # the draw parameter when no game was drawn, or with the other sign when all were
 
 _NUMBERS, _VECTOR, _MATRIX = types.int64[::1], types.float64[::1], types.float64[:, ::1]
 
 
-class SeatGames(NamedTuple):
+class SeatCounts(NamedTuple):
     """Counts of games by the agents of both seats and the result of seat 0, in ``M`` rows."""
 
     zero: NDArray[np.int64]  # [M] index of the agent in seat 0
@@ -46,7 +48,7 @@ class SeatGames(NamedTuple):
     counts: NDArray[np.float64]  # [M, 3] LOSS, DRAW, WIN of seat 0
 
 
-class Fit(NamedTuple):
+class DavidsonFit(NamedTuple):
     """The most likely parameters, in natural units; strengths compare within a component only."""
 
     strengths: NDArray[np.float64]  # [A]
@@ -60,16 +62,16 @@ class Fit(NamedTuple):
         return bool(np.isinf(self.seat) and self.draws < 0)
 
 
-def fit(agents: int, games: SeatGames, near: Fit | None = None) -> Fit:
+def fit_davidson(agents: int, games: SeatCounts, near: DavidsonFit | None = None) -> DavidsonFit:
     """The maximum of the likelihood: strengths for each component by itself, one seat and one draw parameter for all.
 
     The search starts at ``near``, a fit to similar games, if it is given: this only saves time.
     """
-    above = _points(agents, games)
+    above = _find_point_chains(agents, games)
     within = (above & above.T)[games.zero, games.one]
     zero, one, counts = games.zero[within], games.one[within], games.counts[within]
     if not counts.sum():
-        return Fit(np.zeros(agents), np.nan, np.nan, above)
+        return DavidsonFit(np.zeros(agents), np.nan, np.nan, above)
     start = np.zeros(agents + 2)
     losses, draws, wins = counts.sum(axis=0)
     with np.errstate(divide="ignore"):
@@ -77,11 +79,11 @@ def fit(agents: int, games: SeatGames, near: Fit | None = None) -> Fit:
     if near is not None and np.isfinite([near.seat, near.draws]).all() and abs(start[-1]) < EXTREME_DRAWS:
         start = np.array([*near.strengths, near.seat, near.draws])
     found = _newton(zero, one, counts, start, _penalty(above, counts.sum()))
-    seat = found[-2] if abs(found[-2]) <= FAR else np.copysign(np.inf, found[-2])
-    return Fit(found[:-2], float(seat), float(found[-1]), above)
+    seat = found[-2] if abs(found[-2]) <= FARTHEST_FINITE else np.copysign(np.inf, found[-2])
+    return DavidsonFit(found[:-2], float(seat), float(found[-1]), above)
 
 
-def reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return [A, A] whether a path of ``edges`` [A, A] leads from row to column; every agent reaches itself.
 
     S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), on rows of eight agents a byte.
@@ -94,14 +96,14 @@ def reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.unpackbits(rows, axis=1, count=agents).astype(np.bool_)
 
 
-def _points(agents: int, games: SeatGames) -> NDArray[np.bool_]:
+def _find_point_chains(agents: int, games: SeatCounts) -> NDArray[np.bool_]:
     """[A, A] whether a chain of points leads from row to column."""
     scored = np.zeros((agents, agents), np.bool_)
     some = games.counts > 0
     for results, scorer, other in (((WIN, DRAW), games.zero, games.one), ((LOSS, DRAW), games.one, games.zero)):
         did = some[:, results].any(axis=1)
         scored[scorer[did], other[did]] = True
-    return reachable(scored)
+    return transitive_closure(scored)
 
 
 def _penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
@@ -122,22 +124,22 @@ def _newton(
 ) -> NDArray[np.float64]:
     """The parameters [A + 2] that Newton's method finds from ``start``; ``penalty`` is added to the curvature."""
     found, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
-    likelihood = _derivatives(zero, one, counts, found, slope, curvature, penalty)
+    likelihood = _compute_derivatives(zero, one, counts, found, slope, curvature, penalty)
     for _ in range(ROUNDS):
-        _solve(curvature, slope)
+        _solve_cholesky(curvature, slope)
         step = slope * min(1.0, LONGEST_STEP / max(np.abs(slope).max(), 1e-300))
-        ahead = _derivatives(zero, one, counts, found + step, slope, curvature, penalty)
+        ahead = _compute_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
         while ahead < likelihood - 1e-9 * abs(likelihood) and np.abs(step).max() > PRECISION:
             step = step / 2
-            ahead = _derivatives(zero, one, counts, found + step, slope, curvature, penalty)
+            ahead = _compute_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
         found, likelihood = found + step, ahead
-        if np.abs(step).max() < PRECISION or np.abs(found[:-1]).max() > FAR + LONGEST_STEP:
+        if np.abs(step).max() < PRECISION or np.abs(found[:-1]).max() > FARTHEST_FINITE + LONGEST_STEP:
             break
     return found
 
 
-@inlined
-def _derivatives(
+@inline_function
+def _compute_derivatives(
     zero: NDArray[np.int64],
     one: NDArray[np.int64],
     counts: NDArray[np.float64],
@@ -185,8 +187,8 @@ def _derivatives(
     return total
 
 
-@inlined
-def _solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+@inline_function
+def _solve_cholesky(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
     """Replace ``right`` by the x with ``matrix`` x = ``right``, and a positive definite ``matrix`` by its factor.
 
     The factor is Cholesky's, below the diagonal and on it; what is above is neither read nor changed. Each column is

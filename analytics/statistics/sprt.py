@@ -18,22 +18,22 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.tally import Estimate, quantile
+from analytics.statistics.tally import Estimate, normal_quantile
 from quarto.errors import RequestError
 
 PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: LL, LD, DD or WL, WD, WW
-EVEN = 0.5
+EVEN_SCORE = 0.5
 ELO_SCALE = 800 / math.log(10)  # normalised Elo for one standard deviation a game
 GAMES_A_PAIR = 2
-MOST_ELO = 500  # bound of both hypotheses: to there the maxima agree with another optimiser's, beyond they may be local
-MOST_PAIRS = 10**15  # counts are added up as floating-point numbers, which are exact to there
+MAX_ELO = 500  # bound of both hypotheses: to there the maxima agree with another optimiser's, beyond they may be local
+MAX_PAIRS = 10**15  # counts are added up as floating-point numbers, which are exact to there
 PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome has probability 0
 ROUNDS, PRECISION = 100, 1e-12
-KEPT = 0.9  # share of a distribution that stays where it is in a step to a stronger one
-LOOK = 32  # pairs between two interim looks at the ratio, or, if that is more,
-SHARE_OF_LOOK = 32  # the pairs seen so far divided by this: a longer test looks less often
+KEPT_SHARE = 0.9  # share of a distribution that stays where it is in a step to a stronger one
+PAIRS_A_LOOK = 32  # pairs between two interim looks at the ratio, or, if that is more,
+LOOK_DIVISOR = 32  # the pairs seen so far divided by this: a longer test looks less often
 
-Counts = Sequence[float]  # of pairs, by PAIR_SCORES
+PairCounts = Sequence[float]  # of pairs, by PAIR_SCORES
 
 
 class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,8 +51,8 @@ class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.elo0) and math.isfinite(self.elo1) and self.elo0 < self.elo1):
             raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: elo0 must be less than elo1")
-        if max(-self.elo0, self.elo1) > MOST_ELO:
-            raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: neither may be beyond {MOST_ELO} nElo")
+        if max(-self.elo0, self.elo1) > MAX_ELO:
+            raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: neither may be beyond {MAX_ELO} nElo")
         if not (self.alpha > 0 and self.beta > 0 and self.alpha + self.beta < 1):
             raise RequestError(
                 f"alpha={self.alpha:g} and beta={self.beta:g}: both must be above 0 and their sum below 1"
@@ -74,39 +74,40 @@ class Strength:
     superiority: float  # probability that the first agent is the stronger one, given the counts
 
 
-def checked_counts(counts: Counts) -> tuple[int, ...]:
+def check_counts(counts: PairCounts) -> tuple[int, ...]:
     """Five counts of pairs. Raises ``RequestError`` for anything else."""
     text = ",".join(f"{count:g}" for count in counts)
     if len(counts) != len(PAIR_SCORES) or any(count < 0 or count != int(count) for count in counts):
         raise RequestError(f"counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW")
-    if sum(counts) > MOST_PAIRS:
-        raise RequestError(f"counts {text}: more than {MOST_PAIRS:,} pairs")
+    if sum(counts) > MAX_PAIRS:
+        raise RequestError(f"counts {text}: more than {MAX_PAIRS:,} pairs")
     return tuple(int(count) for count in counts)
 
 
-def log_likelihood_ratio(counts: Counts, hypotheses: Hypotheses) -> float:
+def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
     """The log-likelihood ratio of elo1 over elo0, each at its most likely distribution; 0 without pairs."""
     if not sum(counts):
         return 0.0
     shares, pairs = _shares(counts)
     zero, one = (
-        _most_likely(shares, elo / ELO_SCALE * math.sqrt(GAMES_A_PAIR)) for elo in (hypotheses.elo0, hypotheses.elo1)
+        _most_likely_distribution(shares, elo / ELO_SCALE * math.sqrt(GAMES_A_PAIR))
+        for elo in (hypotheses.elo0, hypotheses.elo1)
     )
     return pairs * sum(p * math.log(b / a) for p, a, b in zip(shares, zero, one, strict=True))
 
 
-def decision(counts: Counts, hypotheses: Hypotheses) -> str | None:
+def decide(counts: PairCounts, hypotheses: Hypotheses) -> str | None:
     """``elo0`` or ``elo1`` once the ratio has reached a bound, else None: more pairs are needed."""
-    return accepted(log_likelihood_ratio(counts, hypotheses), hypotheses)
+    return find_accepted_hypothesis(log_likelihood_ratio(counts, hypotheses), hypotheses)
 
 
-def accepted(ratio: float, hypotheses: Hypotheses) -> str | None:
+def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None:
     """The hypothesis that a log-likelihood ratio accepts, or None."""
     lower, upper = hypotheses.bounds
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
 
-def looks(most: int) -> Iterator[int]:
+def look_schedule(most: int) -> Iterator[int]:
     """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ... and ``most``, its last.
 
     They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
@@ -114,7 +115,7 @@ def looks(most: int) -> Iterator[int]:
     """
     pairs = 0
     while pairs < most:
-        pairs = min(most, pairs + max(LOOK, pairs // SHARE_OF_LOOK))
+        pairs = min(most, pairs + max(PAIRS_A_LOOK, pairs // LOOK_DIVISOR))
         yield pairs
 
 
@@ -138,7 +139,7 @@ class SequentialTest:
         self.counts = (0, 0, 0, 0, 0)  # of the pairs seen
         self.accepted: str | None = None  # elo0 or elo1
         self.ratio = 0.0  # at the last look
-        self._looks = looks(most)
+        self._looks = look_schedule(most)
         self.horizon = next(self._looks)  # number of pairs at the next look; once ended, at the last one
 
     @property
@@ -150,7 +151,7 @@ class SequentialTest:
         """Whether a hypothesis is accepted, or the largest number of pairs is reached."""
         return self.accepted is not None or self.pairs == self.most
 
-    def take(self, outcomes: NDArray[np.int8]) -> None:
+    def add_outcomes(self, outcomes: NDArray[np.int8]) -> None:
         """Add the outcomes of the next pairs, as ``pair_outcomes`` returns them."""
         while len(outcomes) and not self.ended:
             room = self.horizon - self.pairs
@@ -159,16 +160,16 @@ class SequentialTest:
             ll, ld, dd, wd, ww = (a + b for a, b in zip(self.counts, more, strict=True))
             self.counts = ll, ld, dd, wd, ww
             if self.pairs == self.horizon:
-                self._look()
+                self._update_ratio()
 
-    def _look(self) -> None:
+    def _update_ratio(self) -> None:
         self.ratio = log_likelihood_ratio(self.counts, self.hypotheses)
-        self.accepted = accepted(self.ratio, self.hypotheses)
+        self.accepted = find_accepted_hypothesis(self.ratio, self.hypotheses)
         if not self.ended:
             self.horizon = next(self._looks)
 
 
-def strength(counts: Counts) -> Strength:
+def estimate_strength(counts: PairCounts) -> Strength:
     """Estimates with their intervals, as if the number of pairs had been fixed beforehand.
 
     Raises ``RequestError`` without pairs.
@@ -179,17 +180,17 @@ def strength(counts: Counts) -> Strength:
     mean, variance = _moments(shares)
     error = math.sqrt(variance / pairs)
     deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, if the games of a pair were independent
-    reach = quantile() * error
+    reach = normal_quantile() * error
     scores = (mean, mean - reach, mean + reach)
     return Strength(
         int(sum(counts)),
-        Estimate(*((score - EVEN) / deviation * ELO_SCALE for score in scores)),
+        Estimate(*((score - EVEN_SCORE) / deviation * ELO_SCALE for score in scores)),
         Estimate(*map(_logistic_elo, scores)),
-        NormalDist().cdf((mean - EVEN) / error),
+        NormalDist().cdf((mean - EVEN_SCORE) / error),
     )
 
 
-def _shares(counts: Counts) -> tuple[list[float], float]:
+def _shares(counts: PairCounts) -> tuple[list[float], float]:
     """The shares of the five outcomes, none of them 0, and the number of pairs."""
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
@@ -200,16 +201,16 @@ def _moments(shares: Sequence[float]) -> tuple[float, float]:
     return mean, sum(p * (score - mean) ** 2 for p, score in zip(shares, PAIR_SCORES, strict=True))
 
 
-def _most_likely(shares: Sequence[float], strength_a_pair: float) -> list[float]:
+def _most_likely_distribution(shares: Sequence[float], strength_a_pair: float) -> list[float]:
     """The most likely distribution, given ``shares``, among those of the given strength.
 
     Strength is the distance of the mean from 1/2 in standard deviations of the distribution.
     """
-    found = [_closest(shares, strength_a_pair, start) for start in _starts(strength_a_pair)]
+    found = [_find_local_maximum(shares, strength_a_pair, start) for start in _list_starts(strength_a_pair)]
     return max(found, key=lambda each: sum(p * math.log(q) for p, q in zip(shares, each, strict=True)))
 
 
-def _closest(shares: Sequence[float], strength_a_pair: float, start: list[float]) -> list[float]:
+def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: list[float]) -> list[float]:
     """The local maximum that Van den Bergh's iteration reaches from a distribution.
 
     The condition on strength is not linear in the distribution. Each round replaces it by the linear condition that
@@ -230,12 +231,12 @@ def _slopes(at: Sequence[float], strength_a_pair: float) -> list[float]:
     mean, variance = _moments(at)
     deviation = math.sqrt(variance)
     return [
-        score - EVEN - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2
+        score - EVEN_SCORE - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2
         for score in PAIR_SCORES
     ]
 
 
-def _starts(strength_a_pair: float) -> list[list[float]]:
+def _list_starts(strength_a_pair: float) -> list[list[float]]:
     """The distributions from which the iteration starts: the uniform one, unless it is far weaker than required.
 
     In that case no distribution meets the linear condition. The distributions of at least the required strength are a
@@ -243,22 +244,22 @@ def _starts(strength_a_pair: float) -> list[list[float]]:
     a next distribution. That far from the data there may be several maxima, and each start leads to one.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
-    if _both_signs(_slopes(uniform, strength_a_pair)):
+    if _has_both_signs(_slopes(uniform, strength_a_pair)):
         return [uniform]
     near_one = [[0.8 if i == k else 0.05 for i in range(len(PAIR_SCORES))] for k in range(len(PAIR_SCORES))]
-    return [_strong_enough(start, strength_a_pair) for start in (uniform, *near_one)]
+    return [_shift_to_strength(start, strength_a_pair) for start in (uniform, *near_one)]
 
 
-def _strong_enough(start: list[float], strength_a_pair: float) -> list[float]:
+def _shift_to_strength(start: list[float], strength_a_pair: float) -> list[float]:
     """A distribution moved towards one end of the scores until the iteration can start from it."""
     end, found = -1 if strength_a_pair > 0 else 0, start
-    while not _both_signs(_slopes(found, strength_a_pair)):
-        found = [p * KEPT for p in found]
-        found[end] += 1 - KEPT
+    while not _has_both_signs(_slopes(found, strength_a_pair)):
+        found = [p * KEPT_SHARE for p in found]
+        found[end] += 1 - KEPT_SHARE
     return found
 
 
-def _both_signs(slopes: Sequence[float]) -> bool:
+def _has_both_signs(slopes: Sequence[float]) -> bool:
     return min(slopes) < 0 < max(slopes)
 
 
@@ -280,5 +281,5 @@ def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
 def _logistic_elo(score: float) -> float:
     """The difference in Elo at which the logistic curve expects ``score``; infinite at or beyond 0 and 1."""
     if score <= 0 or score >= 1:
-        return math.copysign(math.inf, score - EVEN)
+        return math.copysign(math.inf, score - EVEN_SCORE)
     return -400 * math.log10(1 / score - 1)

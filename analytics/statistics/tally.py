@@ -26,16 +26,20 @@ LOSS, DRAW, WIN = range(3)
 FORFEITS = ("illegal", "errors", "late")  # the fields of a tally that count them
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Row = tuple[Count, Count, Count]
-NO_PAIRS: tuple[Row, Row, Row] = ((0, 0, 0), (0, 0, 0), (0, 0, 0))
-NO_SINGLES: tuple[Row, Row] = ((0, 0, 0), (0, 0, 0))
+ResultCounts = tuple[Count, Count, Count]
+NO_PAIRS: tuple[ResultCounts, ResultCounts, ResultCounts] = ((0, 0, 0), (0, 0, 0), (0, 0, 0))
+NO_SINGLES: tuple[ResultCounts, ResultCounts] = ((0, 0, 0), (0, 0, 0))
 
 
 class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Counts over pairs of one pairing; ``a + b`` is the tally of both sets. "First" is the pairing's first agent."""
 
-    pairs: tuple[Row, Row, Row] = NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
-    singles: tuple[Row, Row] = NO_SINGLES  # pairs of one game, where seats are fixed: [first's seat][first's result]
+    pairs: tuple[ResultCounts, ResultCounts, ResultCounts] = (
+        NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
+    )
+    singles: tuple[ResultCounts, ResultCounts] = (
+        NO_SINGLES  # pairs of one game, where seats are fixed: [first's seat][first's result]
+    )
     illegal: tuple[Count, Count] = (0, 0)  # games forfeited by an illegal turn, by agent: first, second
     errors: tuple[Count, Count] = (0, 0)  # games forfeited by an exception, by agent: first, second
     plies: Count = 0  # of all games
@@ -57,14 +61,14 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether all pairs, two or more, ended in the same way: perhaps they are copies of one."""
         return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
 
-    def results(self, game: int) -> Row:
+    def results(self, game: int) -> ResultCounts:
         """The first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or in game 1."""
         columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))
         losses, draws, wins = (sum(row) + alone for row, alone in zip(columns, self.singles[game], strict=True))
         return losses, draws, wins
 
     @property
-    def trinomial(self) -> Row:
+    def trinomial(self) -> ResultCounts:
         """The first agent's (losses, draws, wins) over all games."""
         losses, draws, wins = (a + b for a, b in zip(self.results(0), self.results(1), strict=True))
         return losses, draws, wins
@@ -116,21 +120,23 @@ msgspec.json.Decoder(Tally)  # reads the declarations of its fields before threa
 
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:
     """Return the tally of all pairs of several tallies, which are added count by count: there may be thousands."""
-    counts = [sum(column) for column in zip(*map(_counts, tallies), strict=True)]
+    counts = [sum(column) for column in zip(*map(_tally_to_counts, tallies), strict=True)]
     if not counts:
         return Tally()
-    rows: list[Row] = [(counts[first], counts[first + 1], counts[first + 2]) for first in range(0, CELLS, 3)]
-    illegal, errors, late = ((counts[first], counts[first + 1]) for first in range(CELLS, CELLS + 6, 2))
+    rows: list[ResultCounts] = [
+        (counts[first], counts[first + 1], counts[first + 2]) for first in range(0, TALLY_CELLS, 3)
+    ]
+    illegal, errors, late = ((counts[first], counts[first + 1]) for first in range(TALLY_CELLS, TALLY_CELLS + 6, 2))
     return Tally((rows[0], rows[1], rows[2]), (rows[3], rows[4]), illegal, errors, counts[-1], late)
 
 
-def _counts(tally: Tally) -> tuple[int, ...]:
+def _tally_to_counts(tally: Tally) -> tuple[int, ...]:
     """Return all counts of a tally: 15 cells, 2 illegal, 2 errors, 2 late, plies."""
     (one, two, three), (zero, last) = tally.pairs, tally.singles
     return (*one, *two, *three, *zero, *last, *tally.illegal, *tally.errors, *tally.late, tally.plies)
 
 
-def summed(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
+def sum_tallies_by_key(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
     """The sum of the tallies with each key, in the order in which the keys come first."""
     totals: dict[Key, Tally] = {}
     for key, each in tallies:
@@ -139,7 +145,7 @@ def summed(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
 
 
 @kernel()
-def _count(
+def _count_block(
     winner: NDArray[np.int8],
     ending: NDArray[np.int8],
     plies: NDArray[np.int8],
@@ -165,16 +171,16 @@ def _count(
         out[cell] += 1
 
 
-def tally_of(block: Block) -> Tally:
+def tally_block(block: Block) -> Tally:
     """The tally of one block."""
     games, counts = block.games, np.zeros(16, np.int64)
-    _count(games.winner, games.ending, games.plies, block.games_a_pair, counts)
+    _count_block(games.winner, games.ending, games.plies, block.games_per_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()
     played = {"pairs": pairs} if block.swapped else {"singles": [pairs[0], NO_SINGLES[1]]}
-    return tally_from(played, counts[9:15].reshape(3, 2).tolist(), int(counts[15]))
+    return build_tally(played, counts[9:15].reshape(3, 2).tolist(), int(counts[15]))
 
 
-def tally_from(played: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
+def build_tally(played: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
     """The tally with these ``pairs`` and ``singles``, and forfeits by an illegal turn, an exception and a late turn.
 
     Raises ``msgspec.ValidationError`` for what is no count.
@@ -183,27 +189,27 @@ def tally_from(played: Mapping[str, Any], forfeits: Iterable[Sequence[int]], pli
     return msgspec.convert({**played, **named, "plies": plies}, Tally)
 
 
-def tally(blocks: Iterable[Block]) -> dict[int, Tally]:
+def tally_by_pairing(blocks: Iterable[Block]) -> dict[int, Tally]:
     """The tally of each pairing in ``blocks``, in constant memory."""
-    return summed((block.pairing, tally_of(block)) for block in blocks)
+    return sum_tallies_by_key((block.pairing, tally_block(block)) for block in blocks)
 
 
-CELLS = 15
-_PAIRS = 9  # the first of them, 3 * result in game 0 + result in game 1; then 3 * seat + result of single games
+TALLY_CELLS = 15
+_PAIR_CELLS = 9  # the first of them, 3 * result in game 0 + result in game 1; then 3 * seat + result of single games
 
 # How many games of a cell the first agent held each seat in, and ended so: [15, seat, result].
-SEAT_RESULTS = np.zeros((CELLS, 2, 3), np.int64)
+SEAT_RESULTS = np.zeros((TALLY_CELLS, 2, 3), np.int64)
 for _one in (LOSS, DRAW, WIN):
     for _seat in range(2):
-        SEAT_RESULTS[_PAIRS + 3 * _seat + _one, _seat, _one] += 1
+        SEAT_RESULTS[_PAIR_CELLS + 3 * _seat + _one, _seat, _one] += 1
     for _two in (LOSS, DRAW, WIN):
         SEAT_RESULTS[3 * _one + _two, 0, _one] += 1
         SEAT_RESULTS[3 * _one + _two, 1, _two] += 1
 
 # The cell in which the second agent sees the pair: it holds seat 0 in what was game 1.
-SWAPPED = np.array(
+SWAPPED_CELLS = np.array(
     [3 * (WIN - _two) + WIN - _one for _one in range(3) for _two in range(3)]
-    + [_PAIRS + 3 * (1 - _seat) + WIN - _one for _seat in range(2) for _one in range(3)]
+    + [_PAIR_CELLS + 3 * (1 - _seat) + WIN - _one for _seat in range(2) for _one in range(3)]
 )
 
 
@@ -235,12 +241,12 @@ class Clusters(NamedTuple):
     wins: ClusterSums
 
 
-def cells_of(tally: Tally) -> NDArray[np.int64]:
+def tally_to_cells(tally: Tally) -> NDArray[np.int64]:
     """[15] the counts of a tally by cell."""
     return np.array([*sum(tally.pairs, ()), *sum(tally.singles, ())], np.int64)
 
 
-def clusters(grouped: NDArray[np.int64], alone: NDArray[np.int64], seat: int | None = None) -> Clusters:
+def build_clusters(grouped: NDArray[np.int64], alone: NDArray[np.int64], seat: int | None = None) -> Clusters:
     """The clusters of ``grouped`` [G, 15], each a row of counts, and of ``alone`` [15], where each pair is a cluster.
 
     With ``seat``, of the games in which the first agent held it; clusters without such a game do not count.
@@ -251,13 +257,13 @@ def clusters(grouped: NDArray[np.int64], alone: NDArray[np.int64], seat: int | N
     games = of_clusters.sum(axis=1)
     times[games == 0] = 0
 
-    def sums(scored: NDArray[np.float64]) -> ClusterSums:
+    def sum_clusters(scored: NDArray[np.float64]) -> ClusterSums:
         number, n, n_n = (int(times @ each) for each in (np.ones_like(games), games, games * games))
         y, n_y, y_y = (float(times @ each) for each in (scored, games * scored, scored * scored))
         return ClusterSums(number, n, y, n_n, n_y, y_y)
 
     wins = of_clusters[:, WIN].astype(np.float64)
-    return Clusters(sums(wins + of_clusters[:, DRAW] / 2), sums(wins))
+    return Clusters(sum_clusters(wins + of_clusters[:, DRAW] / 2), sum_clusters(wins))
 
 
 CONFIDENCE = 0.95
@@ -271,12 +277,12 @@ class Estimate(NamedTuple):
     high: float
 
 
-def quantile(confidence: float = CONFIDENCE) -> float:
+def normal_quantile(confidence: float = CONFIDENCE) -> float:
     """The half-width of a two-sided normal interval in standard errors: 1.96 for 0.95. ``confidence`` is in (0, 1)."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
-def wilson(successes: float, n: float) -> tuple[float, float]:
+def wilson_interval(successes: float, n: float) -> tuple[float, float]:
     """Wilson's score interval (low, high) for a proportion; ``n`` may be an effective number and need not be whole.
 
     (0, 1) when ``n`` is 0. E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA
@@ -285,7 +291,7 @@ def wilson(successes: float, n: float) -> tuple[float, float]:
     """
     if n <= 0:
         return 0.0, 1.0
-    z = quantile()
+    z = normal_quantile()
     share = successes / n
     centre = share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -298,7 +304,7 @@ def wilson(successes: float, n: float) -> tuple[float, float]:
 
 def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[float], list[float]]:
     """Wilson's intervals of many proportions: all lower bounds, all upper bounds."""
-    intervals = [wilson(*each) for each in zip(successes, n, strict=True)]
+    intervals = [wilson_interval(*each) for each in zip(successes, n, strict=True)]
     return [low for low, _ in intervals], [high for _, high in intervals]
 
 
@@ -336,7 +342,7 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
         return share_over_clusters(clusters.wins)
     rate = tally.wins / tally.games if tally.games else 0.0
     games = tally.games / design_effect(tally) if by_pairs else float(tally.games)
-    return Estimate(rate, *wilson(rate * games, games))
+    return Estimate(rate, *wilson_interval(rate * games, games))
 
 
 def mean_score(counts: Sequence[int]) -> Estimate:
@@ -353,7 +359,7 @@ def mean_score(counts: Sequence[int]) -> Estimate:
     top = len(counts) - 1
     mean = sum(count * i / top for i, count in enumerate(counts)) / n
     variance = sum(count * (i / top - mean) ** 2 for i, count in enumerate(counts)) / n
-    return _estimate(mean, variance / n, n)
+    return _build_estimate(mean, variance / n, n)
 
 
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
@@ -373,7 +379,7 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
     mean = mean_score(tally.trinomial).mean
     spread = sum(count * (i / 2 - 2 * mean) ** 2 for i, count in enumerate(tally.pentanomial))
     spread += sum(count * (i / 2 - mean) ** 2 for i, count in enumerate(alone))
-    return _estimate(mean, spread / tally.games**2, tally.pair_count)
+    return _build_estimate(mean, spread / tally.games**2, tally.pair_count)
 
 
 def mean_over_clusters(sums: ClusterSums, most: float) -> Estimate:
@@ -383,11 +389,11 @@ def mean_over_clusters(sums: ClusterSums, most: float) -> Estimate:
     (0, ``most``) for a single cluster, which says nothing about the variance.
     """
     if sums.mean in (0, most):
-        low, high = wilson(sums.clusters * sums.mean / most, sums.clusters)
+        low, high = wilson_interval(sums.clusters * sums.mean / most, sums.clusters)
         return Estimate(sums.mean, most * low, most * high)
     if sums.clusters < 2:
         return Estimate(sums.mean, 0.0, most)
-    reach = quantile() * math.sqrt(sums.variance)
+    reach = normal_quantile() * math.sqrt(sums.variance)
     return Estimate(sums.mean, max(0.0, sums.mean - reach), min(most, sums.mean + reach))
 
 
@@ -398,12 +404,12 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
     """
     share, variance = sums.mean, sums.variance
     effective = share * (1 - share) / variance if variance else float(sums.clusters)
-    return Estimate(share, *wilson(share * effective, effective))
+    return Estimate(share, *wilson_interval(share * effective, effective))
 
 
-def _estimate(mean: float, variance: float, units: int) -> Estimate:
+def _build_estimate(mean: float, variance: float, units: int) -> Estimate:
     """The estimate for a mean with a variance over independent units; see ``mean_score`` for means of 0 and 1."""
     if mean in (0, 1):
-        return Estimate(mean, *wilson(mean * units, units))
-    reach = quantile() * math.sqrt(variance)
+        return Estimate(mean, *wilson_interval(mean * units, units))
+    reach = normal_quantile() * math.sqrt(variance)
     return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))

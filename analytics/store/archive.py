@@ -19,38 +19,47 @@ from pathlib import Path, PurePath
 from msgspec import structs
 
 from analytics.store import marker
-from analytics.store.files.backend import FileStatus, archive_option, explained
-from analytics.store.files.local import backend_of
-from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, cover, fitting, merged, ranges_named
+from analytics.store.files.backend import FileStatus, explain_errors, format_archive_option
+from analytics.store.files.local import find_backend
+from analytics.store.ranges import (
+    FileSlice,
+    Range,
+    Ranges,
+    StoredRange,
+    merge_ranges,
+    parse_file_names,
+    select_effective_derived,
+    select_effective_slices,
+)
 from analytics.store.records import (
-    RESTORE,
+    RESTORE_REMEDY,
     RUN_ID,
     RecordError,
     RunRecord,
     StoredRecord,
     SweepJob,
     T,
-    dump,
-    load,
-    parsed,
+    encode_record,
+    load_record,
+    parse_record_file,
 )
 from analytics.store.schema import SCHEMA_VERSION
-from quarto.errors import FailureError, NotFoundError, RequestError, did_you_mean
+from quarto.errors import FailureError, NotFoundError, RequestError, describe_nearest_name
 
 WRITER_POLL_SECONDS = 0.05
-LOOK_SECONDS = 10.0  # between looks whether a store still has the archive: each is a request
-MOST_NUMBER = 1 << 62  # of a run; a greater one is nobody's
-RECORD = re.compile(rf"{RUN_ID.pattern}\.json")
-LISTINGS = 5  # attempts, if a file that was cut is removed after it was listed
-GAMES = "games"  # the table by whose files ranges count
+PRESENCE_CHECK_SECONDS = 10.0  # between looks whether a store still has the archive: each is a request
+MAX_RUN_NUMBER = 1 << 62  # of a run; a greater one is nobody's
+RECORD_NAME = re.compile(rf"{RUN_ID.pattern}\.json")
+LISTING_ATTEMPTS = 5  # attempts, if a file that was cut is removed after it was listed
+GAMES_FOLDER = "games"  # the table by whose files ranges count
 
-REPLAY = "restore them from a copy, or give the command of the run (see {}) again, which plays them"
+REPLAY_REMEDY = "restore them from a copy, or give the command of the run (see {}) again, which plays them"
 
 FORMAT_REMEDY = "'qarena archive upgrade' brings it there, or says which program is needed"
-Extent = Callable[[str], bool]  # whether an extent of a derived table is enough
+ExtentFilter = Callable[[str], bool]  # whether an extent of a derived table is enough
 
 
-def readable(record: RunRecord) -> RunRecord:
+def check_record_format(record: RunRecord) -> RunRecord:
     """Return the record. Raises ``RequestError`` if its run has another format than the archive."""
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
@@ -72,12 +81,12 @@ class Archive:
 
     def __init__(self, root: PurePath) -> None:
         self.root = root
-        self.backend = backend_of(root)
+        self.backend = find_backend(root)
         # By table and run: the files by the first three parts of their names.
         self._files: dict[tuple[str, str], dict[tuple[int, int, int], StoredRange]] = {}
         self._slices: dict[tuple[str, FileSlice], StoredRange] = {}  # of files that were cut, by run
         self._cut_files: dict[tuple[str, StoredRange], StoredRange] = {}  # that hold these, by run
-        self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else LOOK_SECONDS)
+        self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else PRESENCE_CHECK_SECONDS)
 
     @staticmethod
     def open(root: PurePath, create: bool = False) -> Archive:
@@ -86,12 +95,12 @@ class Archive:
         Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
         cannot be written to.
         """
-        marker.require(root, create)
+        marker.check_archive(root, create)
         return Archive(root)
 
-    def hint(self, command: str) -> str:
+    def format_command(self, command: str) -> str:
         """A command about this archive, in quotes, as messages show it."""
-        return f"'qarena {command}{archive_option(self.root)}'"
+        return f"'qarena {command}{format_archive_option(self.root)}'"
 
     # Tables: which ranges of units count, and their files.
 
@@ -101,48 +110,56 @@ class Archive:
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
-    def run_ids(self) -> list[str]:
+    def list_run_ids(self) -> list[str]:
         """The runs that have a folder of games, sorted."""
-        with explained("list", self.root / GAMES):
-            names = self.backend.names(self.root / GAMES)
+        with explain_errors("list", self.root / GAMES_FOLDER):
+            names = self.backend.list_names(self.root / GAMES_FOLDER)
         found = (name.removeprefix("run=") for name in names if name.startswith("run="))
         return sorted(filter(RUN_ID.fullmatch, found))
 
-    def found(self, table: str, run_id: str) -> list[StoredRange]:
+    def list_files(self, table: str, run_id: str) -> list[StoredRange]:
         """All files of a table of a run that are named like one, whether they count or not, in no order."""
         folder = self.folder(table, run_id)
-        with explained("list", folder):
-            return ranges_named(self.backend.names(folder))
+        with explain_errors("list", folder):
+            return parse_file_names(self.backend.list_names(folder))
 
-    def statuses(self, table: str, run_id: str) -> dict[str, FileStatus]:
+    def list_file_statuses(self, table: str, run_id: str) -> dict[str, FileStatus]:
         """The files in the folder of a table of a run, by name."""
         folder = self.folder(table, run_id)
-        with explained("list", folder):
-            return {path.name: status for path, status in self.backend.below(folder).items()}
+        with explain_errors("list", folder):
+            return {path.name: status for path, status in self.backend.list_files_below(folder).items()}
 
-    def ranges(self, run_id: str, table: str = GAMES, enough: Extent = lambda _extent: True) -> Ranges:
+    def list_effective_ranges(
+        self, run_id: str, table: str = GAMES_FOLDER, enough: ExtentFilter = lambda _extent: True
+    ) -> Ranges:
         """The ranges of a table of a run that count, in order; of a derived table those with an extent that is enough.
 
         Raises ``FailureError`` if they cannot be listed.
         """
         attempts = 1
         while True:
-            found = self.found(table, run_id)
+            found = self.list_files(table, run_id)
             try:
-                return self.sorted_out(run_id, table, frozenset(filter(enough, {each.extent for each in found})), found)
+                return self.select_effective(
+                    run_id, table, frozenset(filter(enough, {each.extent for each in found})), found
+                )
             except VanishedError:  # others have written what was cut as a file, and removed the one that was
-                if attempts == LISTINGS:
+                if attempts == LISTING_ATTEMPTS:
                     raise
             attempts += 1
             self.refresh()
 
-    def sorted_out(self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]) -> Ranges:
+    def select_effective(
+        self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]
+    ) -> Ranges:
         """Those of the ``found`` files of a table that count, of a derived table those of some extents."""
-        if table == GAMES:
-            return Ranges(self._range_of(run_id, piece) for piece in cover(found))
-        return fitting((each for each in found if each.extent in extents), self.ranges(run_id))
+        if table == GAMES_FOLDER:
+            return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(found))
+        return select_effective_derived(
+            (each for each in found if each.extent in extents), self.list_effective_ranges(run_id)
+        )
 
-    def _range_of(self, run_id: str, piece: FileSlice) -> StoredRange:
+    def _build_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
         """Return the range of games that counts: a file, or a slice of one, whose fingerprint has to be computed.
 
         Raises ``FailureError`` for a file that was cut and is damaged, or whose run has no record.
@@ -150,151 +167,153 @@ class Archive:
         if piece.is_whole:
             return piece.file
         if (run_id, piece) not in self._slices:
-            from analytics.store.table_files import games_in  # most archives need not load what reads tables
+            from analytics.store.table_files import load_games  # most archives need not load what reads tables
 
-            line = self.known_run(run_id).line
+            line = self.load_run(run_id).unit_line
             try:
-                paths = [self.path(table, run_id, piece.file) for table in (GAMES, "plies")]
-                games = games_in(self.backend, *paths).within(line, piece.first, piece.end)
+                paths = [self.find_path(table, run_id, piece.file) for table in (GAMES_FOLDER, "plies")]
+                games = load_games(self.backend, *paths).select_units(line, piece.first, piece.end)
             except FileNotFoundError as error:
                 path = error.filename or error
-                raise VanishedError(f"{path} is missing: see {self.hint('archive verify')}") from error
+                raise VanishedError(f"{path} is missing: see {self.format_command('archive verify')}") from error
             stored = StoredRange(piece.first, piece.end, games.fingerprint)
             self._cut_files[run_id, stored] = piece.file
             self._slices[run_id, piece] = stored
         return self._slices[run_id, piece]
 
-    def file_of(self, run_id: str, stored: StoredRange) -> StoredRange:
+    def find_containing_file(self, run_id: str, stored: StoredRange) -> StoredRange:
         """Return the file of games that holds a range that counts: the range itself, or the file that was cut."""
         return self._cut_files.get((run_id, stored), stored)
 
-    def held_units(self, run_id: str) -> list[Range]:
+    def list_covered_ranges(self, run_id: str) -> list[Range]:
         """List the units of a run that count, as few ranges as possible. No file is read for it."""
-        return merged((piece.first, piece.end) for piece in cover(self.found(GAMES, run_id)))
+        return merge_ranges(
+            (piece.first, piece.end) for piece in select_effective_slices(self.list_files(GAMES_FOLDER, run_id))
+        )
 
-    def path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
+    def find_path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
         """The file of a table that holds the games of a range. Raises ``FileNotFoundError`` if there is none.
 
         If the range is a part of a file that was cut, the file holds other games too.
         """
-        key, games = (table, run_id), self.file_of(run_id, stored)[:3]
+        key, games = (table, run_id), self.find_containing_file(run_id, stored)[:3]
         files = self._files.get(key, {})  # another thread may list the folder, too, or forget what was listed
         if games not in files:
-            found = sorted(self.found(table, run_id), reverse=True)  # of equal ones the smallest check is kept
+            found = sorted(self.list_files(table, run_id), reverse=True)  # of equal ones the smallest check is kept
             files = self._files[key] = {each[:3]: each for each in found}
         if games not in files:
-            raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games}.*.parquet")
+            raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games_stem}.*.parquet")
         return self.folder(table, run_id) / files[games].name
 
     def refresh(self) -> None:
         """Forget what was listed: files may have been replaced since."""
         self._files.clear()
 
-    def games_held(self, run_id: str) -> int:
+    def count_games(self, run_id: str) -> int:
         """The number of games of a run. Raises ``FailureError`` for a run without a record."""
-        return self.ranges(run_id).units * self.known_run(run_id).line.games_a_pair
+        return self.list_effective_ranges(run_id).units * self.load_run(run_id).unit_line.games_a_pair
 
     # Records.
 
-    def name_of(self, path: PurePath) -> str:
+    def relative_name(self, path: PurePath) -> str:
         """The name of a file below the archive's root, with ``/`` between its parts."""
         return path.relative_to(self.root).as_posix()
 
-    def files_below(self, folder: str) -> list[PurePath]:
+    def list_files_below(self, folder: str) -> list[PurePath]:
         """All files in one of the archive's folders, sorted. Raises ``FailureError`` if it cannot be listed."""
-        with explained("list", self.root / folder):
-            return sorted(self.backend.below(self.root / folder))
+        with explain_errors("list", self.root / folder):
+            return sorted(self.backend.list_files_below(self.root / folder))
 
-    def load(self, path: PurePath, kind: type[T], remedy: str = RESTORE) -> T:
+    def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
         """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
-        return load(path, kind, remedy, self.backend)
+        return load_record(path, kind, remedy, self.backend)
 
-    def record_file(self, run_id: str) -> PurePath:
+    def run_record_path(self, run_id: str) -> PurePath:
         """The location of a run's record."""
         return self.root / "runs" / f"{run_id}.json"
 
     # Runs.
 
-    def runs(self) -> list[RunRecord]:
+    def load_runs(self) -> list[RunRecord]:
         """Return all run records, oldest first.
 
         Raises:
             FailureError: A record is damaged, or is lost: there are games of its run.
 
         """
-        recorded = self.recorded()
-        records = [self.run(run_id) for run_id in recorded]
-        lost = {*self.run_ids()}.difference(recorded)
-        records += [self.known_run(run_id) for run_id in sorted(lost) if self.ranges(run_id)]
+        recorded = self.list_recorded_run_ids()
+        records = [self.find_run(run_id) for run_id in recorded]
+        lost = {*self.list_run_ids()}.difference(recorded)
+        records += [self.load_run(run_id) for run_id in sorted(lost) if self.list_effective_ranges(run_id)]
         return sorted(
             filter(None, records),
             key=lambda record: (record.number, datetime.fromisoformat(record.created), record.run_id),
         )
 
-    def recorded(self) -> list[str]:
+    def list_recorded_run_ids(self) -> list[str]:
         """The runs that have a record, damaged or not, sorted."""
-        with explained("list", self.root / "runs"):
-            names = self.backend.names(self.root / "runs")
-        return sorted(name.removesuffix(".json") for name in names if RECORD.fullmatch(name))
+        with explain_errors("list", self.root / "runs"):
+            names = self.backend.list_names(self.root / "runs")
+        return sorted(name.removesuffix(".json") for name in names if RECORD_NAME.fullmatch(name))
 
-    def run(self, run_id: str) -> RunRecord | None:
+    def find_run(self, run_id: str) -> RunRecord | None:
         """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
         if not RUN_ID.fullmatch(run_id):
             return None
-        path = self.record_file(run_id)
-        with explained("read", path):
+        path = self.run_record_path(run_id)
+        with explain_errors("read", path):
             try:
                 content = self.backend.read(path)
             except FileNotFoundError:
                 return None
-        return self._record(run_id, content)
+        return self._parse_run(run_id, content)
 
-    def _record(self, run_id: str, content: bytes) -> RunRecord:
-        path = self.record_file(run_id)
-        record = parsed(path, content, RunRecord)
+    def _parse_run(self, run_id: str, content: bytes) -> RunRecord:
+        path = self.run_record_path(run_id)
+        record = parse_record_file(path, content, RunRecord)
         if record.run_id != run_id:
             raise FailureError(f"{path} is damaged (it is the record of run {record.run_id}): restore it from a copy")
         return record
 
-    def known_run(self, run_id: str) -> RunRecord:
+    def load_run(self, run_id: str) -> RunRecord:
         """The record of a run that has games. Raises ``FailureError`` for a missing or damaged one."""
-        record = self.run(run_id)
+        record = self.find_run(run_id)
         if record is None:
-            raise self.lost_record(run_id)
+            raise self.lost_record_error(run_id)
         return record
 
-    def lost_record(self, run_id: str) -> FailureError:
+    def lost_record_error(self, run_id: str) -> FailureError:
         """Return the error for a run that has games and no record."""
-        folder = self.folder(GAMES, run_id)
+        folder = self.folder(GAMES_FOLDER, run_id)
         return FailureError(
-            f"run {run_id} has games and no record: restore {self.record_file(run_id)} from a copy, or move {folder} "
+            f"run {run_id} has games and no record: restore {self.run_record_path(run_id)} from a copy, or move {folder} "
             "away to go on without it"
         )
 
-    def run_named(self, run_id: str) -> RunRecord:
+    def load_requested_run(self, run_id: str) -> RunRecord:
         """The record of a run that a user names. Raises ``NotFoundError`` if there is none."""
-        record = self.run(run_id)
+        record = self.find_run(run_id)
         if record is None:
-            raise unknown_run(self, run_id, self.run_ids())
+            raise unknown_run_error(self, run_id, self.list_run_ids())
         return record
 
-    def next_number(self) -> int:
+    def compute_next_run_number(self) -> int:
         """The number of a run that begins now: greater than that of every run whose record is there, at least 1.
 
         Numbers say in what order runs began: no clock of several machines does. Two runs that begin at the same moment
         may get the same one. A record that cannot be read has none. Raises ``FailureError`` if the records cannot be
         listed.
         """
-        with explained("list", self.root):
-            there = self.backend.below(self.root / "runs")
+        with explain_errors("list", self.root):
+            there = self.backend.list_files_below(self.root / "runs")
         identity = self.backend.identity(self.root)
-        records = {(identity, path.stem): path for path in there if RECORD.fullmatch(path.name)}
-        new = {key: path for key, path in records.items() if _numbers.get(key, (None, 0))[0] != there[path].version}
-        for (key, path), content in zip(new.items(), self._contents(list(new.values())), strict=True):
-            _numbers[key] = there[path].version, _number(content)
-        return 1 + max((_numbers[key][1] for key in records), default=0)
+        records = {(identity, path.stem): path for path in there if RECORD_NAME.fullmatch(path.name)}
+        new = {key: path for key, path in records.items() if _run_numbers.get(key, (None, 0))[0] != there[path].version}
+        for (key, path), content in zip(new.items(), self._read_contents(list(new.values())), strict=True):
+            _run_numbers[key] = there[path].version, _parse_run_number(content)
+        return 1 + max((_run_numbers[key][1] for key in records), default=0)
 
-    def _contents(self, paths: Sequence[PurePath]) -> list[bytes]:
+    def _read_contents(self, paths: Sequence[PurePath]) -> list[bytes]:
         """The contents of files; nothing for one that cannot be read."""
         try:
             return self.backend.read_all(paths)
@@ -305,7 +324,7 @@ class Archive:
                     found[index] = self.backend.read(path)
             return found
 
-    def save_run(self, record: RunRecord) -> None:
+    def write_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
         self.update_run(record.run_id, lambda _: record)
 
@@ -317,28 +336,28 @@ class Archive:
         are. Raises ``FailureError`` when it cannot be written or the old one is damaged.
         """
 
-        def changed(content: bytes | None) -> bytes | None:
-            known = None if content is None else self._record(run_id, content)
+        def change_content(content: bytes | None) -> bytes | None:
+            known = None if content is None else self._parse_run(run_id, content)
             record = change(known)
             if record is None:
                 return None
-            held = sum(end - first for first, end in self.held_units(run_id))
+            held = sum(end - first for first, end in self.list_covered_ranges(run_id))
             record = structs.replace(record, units=max(record.units, held))
-            return None if record == known else _dumped(record)
+            return None if record == known else _encode_record(record)
 
-        with explained("write to", self.root):
-            self.backend.update(self.record_file(run_id), self.root / marker.MARKER, changed)
+        with explain_errors("write to", self.root):
+            self.backend.update(self.run_record_path(run_id), self.root / marker.MARKER_NAME, change_content)
 
     @contextmanager
-    def only_writer(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
+    def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
         """Be the only process that plays a run, inside the context: for games that are no function of their numbers.
 
         Waits for another one as long as ``patience``, in seconds. Raises ``RequestError`` if it plays on.
         """
         path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
         with ExitStack() as stack:
-            with explained("write to", path):
-                while not stack.enter_context(self.backend.exclusive(path)):
+            with explain_errors("write to", path):
+                while not stack.enter_context(self.backend.lock(path)):
                     if time.monotonic() > last:
                         raise RequestError(
                             f"another process plays run {run_id}, whose games cannot be repeated: wait until it ends"
@@ -347,46 +366,49 @@ class Archive:
                     time.sleep(WRITER_POLL_SECONDS)
             yield
 
-    def put(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+    def write_file(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         """Write a file in one step; writing the same again is harmless.
 
         Raises ``FailureError`` when that fails, and when the archive was removed: a part of one would be no archive.
         """
-        with explained("write to", self.root):
-            self._require_there()
+        with explain_errors("write to", self.root):
+            self._check_exists()
             self.backend.replace(path, content)
 
-    def _require_there(self) -> None:
+    def _check_exists(self) -> None:
         """Raise ``FailureError`` if the archive was removed. A folder is looked at each time, a store now and then."""
         now = time.monotonic()
         if now < self._look_again:
             return
-        if self.backend.status(self.root / marker.MARKER) is None:
+        if self.backend.status(self.root / marker.MARKER_NAME) is None:
             raise FailureError(
                 f"archive {self.root} was removed while in use: remove what is left of it, or name another archive.root"
             )
         if not isinstance(self.root, Path):
-            self._look_again = now + LOOK_SECONDS
+            self._look_again = now + PRESENCE_CHECK_SECONDS
 
     # Sweeps.
 
-    def save_sweep_job(self, job: SweepJob) -> None:
+    def write_sweep_job(self, job: SweepJob) -> None:
         """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
-        self.save(self.root / "sweeps" / job.sweep_id / f"{job.job}.json", job)
+        self.write_record(self.root / "sweeps" / job.sweep_id / f"{job.job}.json", job)
 
-    def save(self, path: PurePath, record: StoredRecord) -> None:
+    def write_record(self, path: PurePath, record: StoredRecord) -> None:
         """Store or replace a record in one step. Raises ``FailureError`` when that cannot be written."""
-        self.put(path, _dumped(record))
+        self.write_file(path, _encode_record(record))
 
-    def sweep_jobs(self) -> list[SweepJob]:
+    def load_sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
-        paths = self.sweep_files()
-        with explained("read", self.root):
+        paths = self.list_job_files()
+        with explain_errors("read", self.root):
             contents = self.backend.read_all(paths)
-        jobs = [job_at(path, parsed(path, content, SweepJob)) for path, content in zip(paths, contents, strict=True)]
+        jobs = [
+            check_job_location(path, parse_record_file(path, content, SweepJob))
+            for path, content in zip(paths, contents, strict=True)
+        ]
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
-    def lost_sweep_jobs(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
+    def list_lost_job_files(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
         """Return the files of jobs that are not among ``jobs``, all that there are, of sweeps that have ended.
 
         One job of such a sweep says how many there were. A sweep that was killed may lack jobs without having lost any.
@@ -398,59 +420,59 @@ class Archive:
         lost = ((sweep, job) for sweep, count in ended.items() for job in range(count) if (sweep, job) not in there)
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
-    def sweep_files(self) -> list[PurePath]:
+    def list_job_files(self) -> list[PurePath]:
         """The files that are named like jobs of sweeps, damaged or not, sorted."""
         return [
             path
-            for path in self.files_below("sweeps")
+            for path in self.list_files_below("sweeps")
             if path.suffix == ".json" and path.stem.isdecimal() and path.parent.parent == self.root / "sweeps"
         ]
 
 
-def _dumped(record: StoredRecord) -> bytes:
+def _encode_record(record: StoredRecord) -> bytes:
     """A record as bytes. Raises ``RequestError`` for one that could not be read again."""
     try:
-        return dump(record)
+        return encode_record(record)
     except RecordError as error:
         raise RequestError(f"this cannot be recorded: {error}") from error
 
 
 # By archive and run: the version of the record that was read, and the number in it. A training begins a run in each
 # generation.
-_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
+_run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
 
 
-def _number(content: bytes) -> int:
+def _parse_run_number(content: bytes) -> int:
     """The number in a run's record; 0 if there is none."""
     with suppress(ValueError, AttributeError, RecursionError):
         number = json.loads(content).get("number", 0)
-        return number if type(number) is int and 0 <= number <= MOST_NUMBER else 0
+        return number if type(number) is int and 0 <= number <= MAX_RUN_NUMBER else 0
     return 0
 
 
-def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:
+def unknown_run_error(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:
     """The error for a run that is not in an archive; ``known`` are those that could be meant."""
-    meant = did_you_mean(run_id, known)
+    meant = describe_nearest_name(run_id, known)
     return NotFoundError(
-        f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.hint('archive ls')} lists its runs"
+        f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.format_command('archive ls')} lists its runs"
     )
 
 
-def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
+def select_run_ids(archive: Archive, wanted: Sequence[str]) -> list[str]:
     """The runs in ``wanted``, or all if it is empty. Raises ``RequestError`` for one that is not in the archive."""
-    known = archive.run_ids()
+    known = archive.list_run_ids()
     for run_id in wanted:
         if run_id not in known:
-            raise unknown_run(archive, run_id, known)
+            raise unknown_run_error(archive, run_id, known)
     return list(dict.fromkeys(wanted)) or known
 
 
-def sweep_job(archive: Archive, path: PurePath) -> SweepJob:
+def load_sweep_job(archive: Archive, path: PurePath) -> SweepJob:
     """The job of a sweep in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    return job_at(path, archive.load(path, SweepJob))
+    return check_job_location(path, archive.load_record(path, SweepJob))
 
 
-def job_at(path: PurePath, job: SweepJob) -> SweepJob:
+def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
     """The job, which a file holds. Raises ``FailureError`` if it belongs elsewhere."""
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
@@ -463,27 +485,27 @@ def job_at(path: PurePath, job: SweepJob) -> SweepJob:
 # What a run has lost.
 
 
-def lost_units(record: RunRecord, ranges: Ranges) -> list[Range]:
+def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
     """The ranges of units that a run had when its record was written and has no longer, as far as that is known.
 
     Nothing is lost if the run has as many units as then: they may have been played again.
     """
     if ranges.units >= record.units:
         return []
-    return ranges.missing(max(record.units, int(ranges.ends[-1]) if len(ranges) else 0))
+    return ranges.list_gaps(max(record.units, int(ranges.ends[-1]) if len(ranges) else 0))
 
 
-def require_whole(archive: Archive, run_id: str, record: RunRecord | None) -> None:
+def check_nothing_lost(archive: Archive, run_id: str, record: RunRecord | None) -> None:
     """Raise ``FailureError`` if a run has lost games since its record was written."""
-    lost = lost_units(record, archive.ranges(run_id)) if record else []
+    lost = list_lost_ranges(record, archive.list_effective_ranges(run_id)) if record else []
     if lost:
         first, end = lost[0]
         raise FailureError(
             f"{archive.folder('games', run_id)} lacks units {first} to {end - 1}, which were there, and their games "
-            f"with them: {REPLAY.format(archive.hint('archive ls'))}"
+            f"with them: {REPLAY_REMEDY.format(archive.format_command('archive ls'))}"
         )
 
 
-def has_all(record: RunRecord, ranges: Ranges) -> bool:
+def has_requested_units(record: RunRecord, ranges: Ranges) -> bool:
     """Whether a run has all units that were asked for. Never known of imported games."""
-    return "imported" not in record.spec and not ranges.missing(record.end_unit)
+    return "imported" not in record.spec and not ranges.list_gaps(record.end_unit)

@@ -18,19 +18,19 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from analytics.store.files.backend import TEMPORARY, Backend, archive_option, explained
-from analytics.store.files.local import LOCAL, aside, backend_of
-from analytics.store.parquet.metadata import footer_of
-from analytics.store.ranges import range_named
-from analytics.store.records import JsonRecord, RecordError, dump, parse
+from analytics.store.files.backend import TEMPORARY_PREFIX, Backend, explain_errors, format_archive_option
+from analytics.store.files.local import LOCAL, find_backend, use_temporary_path
+from analytics.store.parquet.metadata import read_footer
+from analytics.store.ranges import parse_file_name
+from analytics.store.records import JsonRecord, RecordError, encode_record, parse_record
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, RequestError
-from quarto.sources import cache_root, make_private_folder
+from quarto.sources import cache_root, create_private_folder
 
 logger = logging.getLogger(__name__)
 
-MARKER = "archive.json"
-FORMAT = "quarto-arena archive"
+MARKER_NAME = "archive.json"
+ARCHIVE_FORMAT = "quarto-arena archive"
 
 
 class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
@@ -40,90 +40,90 @@ class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
     schema_version: int
 
 
-def require(root: PurePath, create: bool) -> None:
+def check_archive(root: PurePath, create: bool) -> None:
     """Require an archive of this schema version at ``root``; with ``create`` it is made if need be, and writable.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a store that does not answer.
     """
-    backend = backend_of(root)
-    content = content_of(root)
+    backend = find_backend(root)
+    content = read_marker_content(root)
     if content is None:
         if not create:
-            raise RequestError(f"{_absence(root)}: run an experiment first, or name another folder")
-        check_root(root)
-        content = _make(root)
-    _check(root, content)
-    if create and not backend.may_write(root):
-        raise backend.not_writable(root, PermissionError())
+            raise RequestError(f"{_describe_absence(root)}: run an experiment first, or name another folder")
+        check_can_be_archive(root)
+        content = _create_archive(root)
+    _check_format(root, content)
+    if create and not backend.can_write(root):
+        raise backend.not_writable_error(root, PermissionError())
 
 
-def content_of(root: PurePath) -> bytes | None:
+def read_marker_content(root: PurePath) -> bytes | None:
     """The content of the marker; None if there is none. Raises as ``require`` does."""
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:
-        return backend_of(root).read(root / MARKER)
+        return find_backend(root).read(root / MARKER_NAME)
     except FileNotFoundError:
         return None
     except ConnectionError as error:
         raise FailureError(f"archive {root} cannot be opened: {error}") from error
     except OSError as error:
-        raise RequestError(f"{root / MARKER} cannot be read ({error}): is this an archive of yours?") from error
+        raise RequestError(f"{root / MARKER_NAME} cannot be read ({error}): is this an archive of yours?") from error
 
 
-def check_root(root: PurePath) -> None:
+def check_can_be_archive(root: PurePath) -> None:
     """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
-    backend = backend_of(root)
-    if content_of(root) is not None:
+    backend = find_backend(root)
+    if read_marker_content(root) is not None:
         return
     try:
-        foreign = any(not name.startswith(TEMPORARY) for name in backend.names(root))
+        foreign = any(not name.startswith(TEMPORARY_PREFIX) for name in backend.list_names(root))
     except PermissionError as error:
-        raise backend.not_writable(root, error) from error
+        raise backend.not_writable_error(root, error) from error
     except OSError as error:
         raise RequestError(f"{root} cannot be listed: {error}") from error
-    if foreign and content_of(root) is None:  # another process may have made the archive just now
-        raise RequestError(f"{_absence(root)} but has other files in it: name an empty folder or an archive")
+    if foreign and read_marker_content(root) is None:  # another process may have made the archive just now
+        raise RequestError(f"{_describe_absence(root)} but has other files in it: name an empty folder or an archive")
 
 
-def require_outside(path: Path) -> None:
+def check_outside_archives(path: Path) -> None:
     """Raise ``RequestError`` if a path is inside an archive of this machine, whichever it may be."""
     absolute = path.resolve()
     for folder in (absolute, *absolute.parents):
-        if _is_marked(folder):
+        if _has_marker(folder):
             raise RequestError(f"{path} is inside archive {folder}, where only runs write: name another path")
 
 
-def _is_marked(folder: Path) -> bool:
+def _has_marker(folder: Path) -> bool:
     """Whether a folder has an archive's marker. Other programs' files of that name are none, unless unreadable."""
     try:
-        content = LOCAL.read(folder / MARKER)
+        content = LOCAL.read(folder / MARKER_NAME)
     except OSError:
-        return (folder / MARKER).exists()
-    return FORMAT.encode() in content or (folder / "runs").is_dir()
+        return (folder / MARKER_NAME).exists()
+    return ARCHIVE_FORMAT.encode() in content or (folder / "runs").is_dir()
 
 
-def _make(root: PurePath) -> bytes:
+def _create_archive(root: PurePath) -> bytes:
     """Make an archive in ``root``, and return its marker."""
-    backend, content = backend_of(root), dump(Marker(FORMAT, SCHEMA_VERSION))
+    backend, content = find_backend(root), encode_record(Marker(ARCHIVE_FORMAT, SCHEMA_VERSION))
     try:
-        backend.prepare(root)
-        if backend.create(root / MARKER, content):  # never replaced: writers lock it
-            remember(root)
+        backend.check_storage(root)
+        if backend.create(root / MARKER_NAME, content):  # never replaced: writers lock it
+            remember_archive(root)
             return content
     except PermissionError as error:
-        raise backend.not_writable(root, error) from error
+        raise backend.not_writable_error(root, error) from error
     except OSError as error:
         raise RequestError(
             f"no archive can be made in {root}: {error.strerror or error}; choose another archive.root"
         ) from error
-    return content_of(root) or b""
+    return read_marker_content(root) or b""
 
 
-def _absence(root: PurePath) -> str:
+def _describe_absence(root: PurePath) -> str:
     """The beginning of the message that there is no archive."""
-    there = root.exists() if isinstance(root, Path) else backend_of(root).names(root)
-    return f"{root} is not an archive (it has no {MARKER})" if there else f"there is no archive at {root}"
+    there = root.exists() if isinstance(root, Path) else find_backend(root).list_names(root)
+    return f"{root} is not an archive (it has no {MARKER_NAME})" if there else f"there is no archive at {root}"
 
 
 def read_marker(root: PurePath) -> Marker:
@@ -134,71 +134,75 @@ def read_marker(root: PurePath) -> Marker:
         FailureError: The store does not answer.
 
     """
-    content = content_of(root)
+    content = read_marker_content(root)
     if content is None:
-        raise RequestError(f"{_absence(root)}: run an experiment first, or name another folder")
-    return _parsed(root, content)
+        raise RequestError(f"{_describe_absence(root)}: run an experiment first, or name another folder")
+    return _parse_marker(root, content)
 
 
-def _parsed(root: PurePath, content: bytes) -> Marker:
+def _parse_marker(root: PurePath, content: bytes) -> Marker:
     try:
-        found = parse(content, Marker)
+        found = parse_record(content, Marker)
     except RecordError as error:
-        raise RequestError(f"{root / MARKER} cannot be read ({error}): is this an archive of yours?") from error
-    if found.format != FORMAT:
-        raise RequestError(f"{root / MARKER} has format {found.format!r}, not {FORMAT!r}: name another folder")
+        raise RequestError(f"{root / MARKER_NAME} cannot be read ({error}): is this an archive of yours?") from error
+    if found.format != ARCHIVE_FORMAT:
+        raise RequestError(
+            f"{root / MARKER_NAME} has format {found.format!r}, not {ARCHIVE_FORMAT!r}: name another folder"
+        )
     if found.schema_version > SCHEMA_VERSION:
-        raise RequestError(f"archive {root} {other_format(root, found.schema_version)}, or name another folder")
+        raise RequestError(
+            f"archive {root} {describe_other_format(root, found.schema_version)}, or name another folder"
+        )
     return found
 
 
-def _check(root: PurePath, content: bytes) -> None:
-    version = _parsed(root, content).schema_version
+def _check_format(root: PurePath, content: bytes) -> None:
+    version = _parse_marker(root, content).schema_version
     if version != SCHEMA_VERSION:
-        raise RequestError(f"archive {root} {other_format(root, version)}")
+        raise RequestError(f"archive {root} {describe_other_format(root, version)}")
 
 
-def other_format(root: PurePath, version: int) -> str:
+def describe_other_format(root: PurePath, version: int) -> str:
     """Describe a format that is not the present one, of an archive or of a record in it, and what to do."""
     if version > SCHEMA_VERSION:
         remedy = "use the newer program that wrote it"
     else:
-        remedy = f"run 'qarena archive upgrade{archive_option(root)}'"
+        remedy = f"run 'qarena archive upgrade{format_archive_option(root)}'"
     return f"has format {version}, and this program reads and writes format {SCHEMA_VERSION}: {remedy}"
 
 
 # Archives of strangers.
 
 
-def note_if_unknown(root: PurePath) -> None:
+def warn_if_unknown(root: PurePath) -> None:
     """Log a warning, once, about an archive that this user neither made nor verified on this machine."""
     known = False
     with suppress(OSError):
-        known = memory_of(root).exists()
+        known = find_memory_path(root).exists()
     if not known:
         logger.warning(
             "archive %r was neither made nor verified on this machine: run 'qarena archive verify' (said once)",
             str(root),
         )
-    remember(root)
+    remember_archive(root)
 
 
-def remember(root: PurePath) -> None:
+def remember_archive(root: PurePath) -> None:
     """Remember an archive that was used now. One that cannot be remembered is noted again."""
-    memory = memory_of(root)
+    memory = find_memory_path(root)
     with suppress(OSError):
-        make_private_folder(memory.parent)
+        create_private_folder(memory.parent)
         memory.touch()
 
 
-def memory_of(root: PurePath) -> Path:
+def find_memory_path(root: PurePath) -> Path:
     """The file beside the compiled kernels that remembers an archive, and which of its files are sound.
 
     Its name follows from the place of the archive, and from the times and the number of its marker: a copy is another
     archive.
     """
-    backend = backend_of(root)
-    status = backend.status(root / MARKER)
+    backend = find_backend(root)
+    status = backend.status(root / MARKER_NAME)
     identity = hashlib.sha256(repr((backend.identity(root), status and status.version)).encode()).hexdigest()
     return cache_root() / "checked" / f"{identity[:16]}.json"
 
@@ -209,15 +213,15 @@ def memory_of(root: PurePath) -> Path:
 # archive, for as long as its size, times and inode stay. Bytes can change while these stay, as on a failing disk.
 # ``qarena archive verify`` finds that, because it always reads everything.
 
-FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
+MEMORY_LIFETIME_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
 
 
-class CheckedFile(NamedTuple):
+class VerifiableFile(NamedTuple):
     """A file whose SHA-256 is known, from its name or from a card."""
 
     run_id: str  # empty: of no run
     path: PurePath  # absolute
-    check: str  # the SHA-256 of its bytes in hex digits, or the beginning of it
+    checksum: str  # the SHA-256 of its bytes in hex digits, or the beginning of it
     backend: Backend
     rows: int | None = None  # that a card says; None: its name says how many there can be
     condition: str = ""  # in SQL: the rows of games or plies that count; empty: all
@@ -230,30 +234,30 @@ class CheckedFile(NamedTuple):
     @property
     def is_there(self) -> bool:
         """Whether the file exists."""
-        with explained("find", self.path):
+        with explain_errors("find", self.path):
             return self.backend.status(self.path) is not None
 
     @property
     def is_sound(self) -> bool:
         """Whether its bytes are those that were written, and has no more rows than it may have; reads the file."""
-        known = range_named(self.path.name)
+        known = parse_file_name(self.path.name)
         try:
             with self.backend.open(self.path) as file:
-                if not hashlib.file_digest(file, "sha256").hexdigest().startswith(self.check):
+                if not hashlib.file_digest(file, "sha256").hexdigest().startswith(self.checksum):
                     return False
-                rows = footer_of(file).rows
+                rows = read_footer(file).rows
                 return rows == self.rows or (known is not None and rows <= known.most_rows)
         except (OSError, ValueError):
             return False
 
-    def stamp(self) -> list[str | int] | None:
+    def read_stamp(self) -> list[str | int] | None:
         """The values that are remembered of a sound file: if one changes, it is read again. None: there is no file."""
-        with explained("find", self.path):
+        with explain_errors("find", self.path):
             status = self.backend.status(self.path)
-        return None if status is None else [self.check, *status.version]
+        return None if status is None else [self.checksum, *status.version]
 
 
-def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile | None:
+def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> VerifiableFile | None:
     """The first of some files of the archive in ``root`` that is missing or not as it was written; None if all are.
 
     Files that were sound before and have not been touched since are not read again.
@@ -262,11 +266,11 @@ def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile |
         return None
     if files[0].backend.checks_bytes:
         return next((file for file in files if not file.is_there), None)
-    memory = memory_of(root)
-    known = _remembered(memory)
-    stamps: dict[CheckedFile, list[str | int]] = {}
+    memory = find_memory_path(root)
+    known = _read_memory(memory)
+    stamps: dict[VerifiableFile, list[str | int]] = {}
     for file in files:
-        stamp = file.stamp()
+        stamp = file.read_stamp()
         if stamp is None:
             return file
         if known.get(file.name) != stamp:
@@ -276,39 +280,39 @@ def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile |
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter to other threads
         sound = dict(zip(stamps, pool.map(lambda file: file.is_sound, stamps), strict=True))
     known = known | {file.name: stamp for file, stamp in stamps.items() if sound[file]}
-    _remember(memory, known)
+    _write_memory(memory, known)
     return next((file for file in stamps if not sound[file]), None)
 
 
-def _remembered(memory: Path) -> dict[str, list[str | int]]:
+def _read_memory(memory: Path) -> dict[str, list[str | int]]:
     try:
         status = memory.stat()
         version = status.st_mtime_ns, status.st_size, status.st_ino
-        if memory not in _READ or _READ[memory][0] != version:
+        if memory not in _memories or _memories[memory][0] != version:
             known = json.loads(memory.read_bytes())
-            _READ[memory] = version, known if isinstance(known, dict) else {}
+            _memories[memory] = version, known if isinstance(known, dict) else {}
     except (OSError, ValueError):
         return {}  # none yet, or not ours: the files are read again
-    return _READ[memory][1]
+    return _memories[memory][1]
 
 
 # What was read last, with the version of its file: that of ten thousand runs takes 60 ms to parse.
-_READ: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
+_memories: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
 
 
-def _remember(memory: Path, known: dict[str, list[str | int]]) -> None:
+def _write_memory(memory: Path, known: dict[str, list[str | int]]) -> None:
     with suppress(OSError):  # a cache that cannot be written costs time only
-        make_private_folder(memory.parent)
-        with aside(memory) as temporary:
+        create_private_folder(memory.parent)
+        with use_temporary_path(memory) as temporary:
             temporary.write_text(json.dumps(known))
             temporary.replace(memory)
-        _forget_old(memory.parent)
+        _remove_old_memories(memory.parent)
 
 
 @cache
-def _forget_old(folder: Path) -> None:
+def _remove_old_memories(folder: Path) -> None:
     """Remove what is remembered of archives that have not changed for long; once in a process."""
-    oldest = time.time() - FORGOTTEN_SECONDS
+    oldest = time.time() - MEMORY_LIFETIME_SECONDS
     for memory in folder.iterdir():
         if memory.stat().st_mtime < oldest:
             memory.unlink(missing_ok=True)

@@ -21,10 +21,10 @@ from analytics.store.records import (
     RunId,
     Sha256,
     StoredRecord,
+    build_rules,
     check_time,
-    matching,
-    rules_in,
-    typed,
+    convert_values,
+    pattern_constraint,
 )
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError
@@ -93,8 +93,8 @@ class PolicyCard(StoredRecord, frozen=True):
     learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no games.
     """
 
-    policy_id: Annotated[str, matching(POLICY_ID)]
-    name: Annotated[str, matching(POLICY_NAME)]
+    policy_id: Annotated[str, pattern_constraint(POLICY_ID)]
+    name: Annotated[str, pattern_constraint(POLICY_NAME)]
     kind: str
     parameters: Mapping[str, float]
     knowledge: Sha256  # of kind, parameters and columns: the same for the same knowledge under any name
@@ -102,17 +102,17 @@ class PolicyCard(StoredRecord, frozen=True):
     created: str  # ISO 8601, UTC, to the microsecond: the newest card with a name is the one that the name means
     code: Mapping[str, Any]  # the code that learned it, as in ``RunRecord``
     learned: Mapping[str, Any]
-    files: Mapping[Annotated[str, matching(POLICY_FILE)], PolicyFile]  # by name, this card excepted
+    files: Mapping[Annotated[str, pattern_constraint(POLICY_FILE)], PolicyFile]  # by name, this card excepted
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        rules_in(self.rules)
-        typed(self.code, CodeFields, "code")
+        build_rules(self.rules)
+        convert_values(self.code, CodeFields, "code")
         check_time(self.created)
         wrong = [f"parameters: {name} is {value}" for name, value in self.parameters.items() if not isfinite(value)]
         if wrong:
             raise ValueError(wrong[0])
-        learned = typed(self.learned, _LearnedFields, "learned")
+        learned = convert_values(self.learned, _LearnedFields, "learned")
         if self.is_derived and set(learned.checksums) != set(learned.run_ids):
             raise ValueError("learned has not one checksum for each run")
         if self.is_imported == bool(learned.run_ids):
@@ -133,7 +133,7 @@ class PolicyCard(StoredRecord, frozen=True):
         return "derivation" in self.learned
 
 
-def policy_id_of(name: str, knowledge: str) -> str:
+def compute_policy_id(name: str, knowledge: str) -> str:
     """A policy's id, 12 hex digits: the same knowledge under the same name has the same one on every machine.
 
     The name is part of it because two trainings may find the same genome, and each needs a card of its own.
@@ -141,41 +141,41 @@ def policy_id_of(name: str, knowledge: str) -> str:
     return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
 
 
-def policy_ids(archive: Archive) -> list[str]:
+def list_policy_ids(archive: Archive) -> list[str]:
     """The policies that have a card, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/({POLICY_ID.pattern})/{re.escape(CARD)}")
-    found = (named.fullmatch(archive.name_of(path)) for path in archive.files_below(FOLDER))
+    found = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
     return [card[1] for card in found if card]
 
 
-def folder_of(archive: Archive, policy_id: str) -> PurePath:
+def policy_folder(archive: Archive, policy_id: str) -> PurePath:
     """The folder of a policy."""
     return archive.root / FOLDER / policy_id
 
 
-def read_card(archive: Archive, policy_id: str) -> PolicyCard:
+def load_card(archive: Archive, policy_id: str) -> PolicyCard:
     """The card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
-    path = folder_of(archive, policy_id) / CARD
-    card = archive.load(path, PolicyCard)
-    if card.policy_id != policy_id or policy_id != policy_id_of(card.name, card.knowledge):
+    path = policy_folder(archive, policy_id) / CARD
+    card = archive.load_record(path, PolicyCard)
+    if card.policy_id != policy_id or policy_id != compute_policy_id(card.name, card.knowledge):
         raise FailureError(f"{path} is damaged (it is not the card of policy {policy_id}): restore it from a copy")
     return card
 
 
-def cards(archive: Archive) -> list[PolicyCard]:
+def load_cards(archive: Archive) -> list[PolicyCard]:
     """All cards, oldest first. Raises ``FailureError`` for a damaged one."""
-    sound, damaged = readable_cards(archive)
+    sound, damaged = load_readable_cards(archive)
     if damaged:
         raise damaged[0]
     return sound
 
 
-def readable_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
+def load_readable_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
     """The cards that can be read, oldest first, and the errors of those that cannot."""
     sound, damaged = [], []
-    for policy_id in policy_ids(archive):
+    for policy_id in list_policy_ids(archive):
         try:
-            sound.append(read_card(archive, policy_id))
+            sound.append(load_card(archive, policy_id))
         except FailureError as error:
             damaged.append(error)
     return sorted(sound, key=lambda card: (datetime.fromisoformat(card.created), card.policy_id)), damaged

@@ -21,7 +21,7 @@ import polars as pl
 
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import Archive
-from analytics.store.parquet.metadata import footer_of
+from analytics.store.parquet.metadata import read_footer
 from analytics.store.policy_cards import (
     CARD,
     FOLDER,
@@ -31,20 +31,20 @@ from analytics.store.policy_cards import (
     TABLE,
     PolicyCard,
     PolicyFile,
-    cards,
-    folder_of,
-    policy_id_of,
-    policy_ids,
-    read_card,
-    readable_cards,
+    compute_policy_id,
+    list_policy_ids,
+    load_card,
+    load_cards,
+    load_readable_cards,
+    policy_folder,
 )
-from analytics.store.records import dump, parse
-from quarto.errors import FailureError, NotFoundError, RequestError, nearest
+from analytics.store.records import encode_record, parse_record
+from quarto.errors import FailureError, NotFoundError, RequestError, describe_valid_names
 from quarto.rules import Rules
 
 GENOME_FILE = "genome.json"
 
-WITHOUT_CARD = (
+MISSING_CARD = (
     "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
     "writer left"
 )
@@ -64,7 +64,7 @@ class PolicyOrigin:
     pictures: Mapping[str, bytes] = field(default_factory=dict)  # stored as NAME.svg
 
 
-def checked(policy: Policy) -> Policy:
+def check_policy(policy: Policy) -> Policy:
     """The policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
     for name, value in policy.parameters.items():
         if not np.isfinite(value):
@@ -81,7 +81,7 @@ def checked(policy: Policy) -> Policy:
     return policy
 
 
-def knowledge_of(policy: Policy) -> str:
+def compute_knowledge_digest(policy: Policy) -> str:
     """64 hex digits: the SHA-256 of a policy's kind, parameters and columns (names, types, bytes), in their order."""
     parameters = {name: float(value) for name, value in policy.parameters.items()}
     columns = [[name, str(column.dtype), len(column)] for name, column in policy.table.items()]
@@ -97,12 +97,12 @@ def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
 
     Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
     """
-    knowledge = knowledge_of(checked(policy))
-    policy_id = policy_id_of(origin.name, knowledge)
-    folder = folder_of(archive, policy_id)
+    knowledge = compute_knowledge_digest(check_policy(policy))
+    policy_id = compute_policy_id(origin.name, knowledge)
+    folder = policy_folder(archive, policy_id)
     files = {
-        name: _store(archive, folder, name, rows, content)
-        for name, (rows, content) in _contents(policy, origin).items()
+        name: _write_file(archive, folder, name, rows, content)
+        for name, (rows, content) in _encode_files(policy, origin).items()
     }
     card = PolicyCard(
         policy_id=policy_id,
@@ -116,7 +116,7 @@ def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
         learned=origin.learned,
         files=files,
     )
-    archive.save(folder / CARD, card)
+    archive.write_record(folder / CARD, card)
     return card
 
 
@@ -125,26 +125,26 @@ def copy(source: Archive, card: PolicyCard, target: Archive, new: PolicyCard) ->
 
     Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
     """
-    folder = folder_of(target, new.policy_id)
+    folder = policy_folder(target, new.policy_id)
     for name, file in card.files.items():
         try:
-            content = _content(source, card, name)
+            content = _read_file(source, card, name)
         except ValueError as error:
             raise FailureError(f"policy '{card.name}' of {source.root} is damaged: {error}") from error
-        _store(target, folder, name, file.rows, content)
-    target.save(folder / CARD, new)
+        _write_file(target, folder, name, file.rows, content)
+    target.write_record(folder / CARD, new)
 
 
-def _store(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
+def _write_file(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
     """Store one file of a policy, under a name that follows from its content: so no file is ever changed."""
-    file = PolicyFile(rows, len(content), _sha256(content))
-    archive.put(folder / file.stored_name(name), content)
+    file = PolicyFile(rows, len(content), _compute_sha256(content))
+    archive.write_file(folder / file.stored_name(name), content)
     return file
 
 
-def named(archive: Archive, name: str) -> PolicyCard | None:
+def find_by_name(archive: Archive, name: str) -> PolicyCard | None:
     """The newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
-    sound, damaged = readable_cards(archive)
+    sound, damaged = load_readable_cards(archive)
     found = next((card for card in reversed(sound) if card.name == name), None)
     if found is None and damaged:
         raise damaged[0]
@@ -153,12 +153,12 @@ def named(archive: Archive, name: str) -> PolicyCard | None:
 
 def find(archive: Archive, wanted: str) -> PolicyCard:
     """The card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
-    if wanted in policy_ids(archive):
-        return read_card(archive, wanted)
-    card = named(archive, wanted)
+    if wanted in list_policy_ids(archive):
+        return load_card(archive, wanted)
+    card = find_by_name(archive, wanted)
     if card is None:
-        known = {card.name for card in cards(archive)}
-        raise NotFoundError(f"policy {wanted!r} is not in archive {archive.root}{nearest(wanted, known)}")
+        known = {card.name for card in load_cards(archive)}
+        raise NotFoundError(f"policy {wanted!r} is not in archive {archive.root}{describe_valid_names(wanted, known)}")
     return card
 
 
@@ -172,11 +172,11 @@ def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
     except FailureError as error:
         raise RequestError(str(error)) from error
     try:
-        policy = _policy(archive, card)
+        policy = _load_policy(archive, card)
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         reason = " ".join(str(error).split())
         raise RequestError(
-            f"policy '{card.name}' is damaged: {reason}; restore {folder_of(archive, card.policy_id)} from a copy or "
+            f"policy '{card.name}' is damaged: {reason}; restore {policy_folder(archive, card.policy_id)} from a copy or "
             "train it again"
         ) from error
     return card, policy
@@ -190,24 +190,24 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
     file = f"{name}.parquet"
     tables = [each.removesuffix(".parquet") for each in card.files if each.endswith(".parquet")]
     if name not in tables:
-        raise RequestError(f"policy '{card.name}' has no table {name!r}{nearest(name, tables)}")
+        raise RequestError(f"policy '{card.name}' has no table {name!r}{describe_valid_names(name, tables)}")
     try:
-        return _frame(archive, card, file)
+        return _read_frame(archive, card, file)
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
 
 
-def problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
+def list_problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
     """The problems of a stored policy: each a file and what is wrong with it."""
-    folder = folder_of(archive, policy_id)
+    folder = policy_folder(archive, policy_id)
     try:
-        card = read_card(archive, policy_id)
+        card = load_card(archive, policy_id)
     except FailureError as error:
         return [(folder / CARD, str(error))]
     found = []
     for name in card.files:
         try:
-            _content(archive, card, name)
+            _read_file(archive, card, name)
         except (ValueError, OSError) as error:
             found.append((folder / card.stored_name(name), str(error)))
     if not found:
@@ -218,64 +218,64 @@ def problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
     return found
 
 
-def without_card(archive: Archive) -> list[tuple[PurePath, str]]:
+def list_folders_without_card(archive: Archive) -> list[tuple[PurePath, str]]:
     """Folders of policies that have files and no card, which is written last: path and problem."""
     names: dict[PurePath, set[str]] = {}
-    for path in archive.files_below(FOLDER):
+    for path in archive.list_files_below(FOLDER):
         if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
             names.setdefault(path.parent, set()).add(path.name)
     return [
-        (folder / CARD, WITHOUT_CARD)
+        (folder / CARD, MISSING_CARD)
         for folder, there in names.items()
         if CARD not in there and any(map(STORED_POLICY_FILE.fullmatch, there))
     ]
 
 
-def _contents(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
+def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
     """The files of a policy, its knowledge first: rows (of tables) and bytes."""
     contents: dict[str, tuple[int | None, bytes]] = {}
     if policy.kind == GENOME:
-        contents[GENOME_FILE] = None, dump({name: float(value) for name, value in policy.parameters.items()})
+        contents[GENOME_FILE] = None, encode_record({name: float(value) for name, value in policy.parameters.items()})
     else:
-        contents[TABLE] = _parquet(pl.DataFrame(dict(policy.table)))
+        contents[TABLE] = _encode_parquet(pl.DataFrame(dict(policy.table)))
     for name, frame in origin.tables.items():
-        contents[f"{name}.parquet"] = _parquet(frame)
+        contents[f"{name}.parquet"] = _encode_parquet(frame)
     for name, picture in origin.pictures.items():
         contents[f"{name}.svg"] = None, picture
     return contents
 
 
-def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
+def _encode_parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd", compression_level=1)
     return len(frame), buffer.getvalue()
 
 
-def _policy(archive: Archive, card: PolicyCard) -> Policy:
+def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
     """The policy in its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
     if card.kind == GENOME:
-        genes = parse(_content(archive, card, GENOME_FILE), dict[str, float])
+        genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
         for name in genes.keys() ^ card.parameters.keys():
             what = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
             raise ValueError(f"gene {name!r} is {what}")
         policy = Policy(GENOME, genes)
     else:
-        frame = _frame(archive, card, TABLE)
+        frame = _read_frame(archive, card, TABLE)
         for column in frame.iter_columns():
             if column.null_count():
                 raise ValueError(f"{TABLE} has nulls in column {column.name!r}")
         table = {column.name: column.to_numpy(writable=True) for column in frame.iter_columns()}
         policy = Policy(card.kind, card.parameters, table)
-    if knowledge_of(checked(policy)) != card.knowledge:
+    if compute_knowledge_digest(check_policy(policy)) != card.knowledge:
         raise ValueError("its values are not those that its card describes")
     return policy
 
 
-def _frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+def _read_frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
     """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_content`` does."""
-    content, said = _content(archive, card, name), card.files[name].rows
+    content, said = _read_file(archive, card, name), card.files[name].rows
     try:
-        rows = footer_of(io.BytesIO(content)).rows
+        rows = read_footer(io.BytesIO(content)).rows
     except ValueError as error:
         raise ValueError(f"{name} {error}") from error
     if rows != said:
@@ -283,33 +283,33 @@ def _frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
     return pl.read_parquet(content)
 
 
-def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
+def _read_file(archive: Archive, card: PolicyCard, name: str) -> bytes:
     """A file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
-    path = folder_of(archive, card.policy_id) / card.stored_name(name)
+    path = policy_folder(archive, card.policy_id) / card.stored_name(name)
     status = archive.backend.status(path)
     if status is None:
         raise ValueError(f"{path.name} is missing")
     if status.bytes != card.files[name].bytes:
         raise ValueError(f"{path.name} has {status.bytes} bytes, its card says {card.files[name].bytes}")
     content = archive.backend.read(path)
-    if _sha256(content) != card.files[name].sha256:
+    if _compute_sha256(content) != card.files[name].sha256:
         raise ValueError(f"the SHA-256 of {path.name} is not that of its card: it was changed since")
     return content
 
 
-def _sha256(content: bytes) -> str:
+def _compute_sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def check_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
+def check_name_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
     """Raises ``RequestError`` if a name, given as ``key``, belongs to another training."""
-    taken = named(archive, name)
+    taken = find_by_name(archive, name)
     if taken is not None and taken.learned["training"] != training:
         raise RequestError(
             f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
-            f"{taken.learned['games']:,} games; {archive.hint(f'policy show {name}')} describes it): choose another"
+            f"{taken.learned['games']:,} games; {archive.format_command(f'policy show {name}')} describes it): choose another"
         )
 
 

@@ -16,35 +16,49 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.statistics.tally import Tally, summed, tally, tally_from, tally_of
+from analytics.statistics.tally import Tally, build_tally, sum_tallies_by_key, tally_block, tally_by_pairing
 from analytics.store.archive import Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, joined, tables_of, thoughts_of
-from analytics.store.files.backend import explained
-from analytics.store.parquet.encoder import encode
-from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of
+from analytics.store.blocks import (
+    ROW_GROUP_ROWS,
+    RangeGames,
+    TableBytes,
+    concat_blocks,
+    encode_game_tables,
+    thoughts_of,
+)
+from analytics.store.files.backend import explain_errors
+from analytics.store.parquet.encoder import encode_parquet
+from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, compute_checksum
 from analytics.store.records import RunRecord
-from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, THOUGHTS
+from analytics.store.schema import (
+    FORFEIT_COLUMNS,
+    PAIR_COLUMNS,
+    SINGLE_COLUMNS,
+    TABLE_SCHEMAS,
+    TALLIES_SCHEMA,
+    THOUGHTS,
+)
 from analytics.store.table_files import (
-    VERIFY,
+    VERIFY_REMEDY,
+    build_checked_games,
+    build_games_without_plies,
     count_rows,
-    damaged,
-    ends_of,
-    file_parts,
-    games_of_file,
-    read_file,
+    damaged_file_error,
+    read_file_frames,
+    read_table_file,
     select_units,
 )
 from quarto.batch import Block
 from quarto.errors import FailureError
 
 THOUGHTS_FOLDER = "thoughts"
-PART_ROWS = 1 << 20  # of a file from which a few games are read: that many are in memory at a time
+ROWS_IN_MEMORY = 1 << 20  # of a file from which a few games are read: that many are in memory at a time
 
 
 # Writing.
 
 
-def store_games(
+def write_games(
     archive: Archive,
     run_id: str,
     line: UnitLine,
@@ -63,23 +77,25 @@ def store_games(
     refuses.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
-    parts, thoughts = joined(blocks), thoughts_of(blocks)
+    parts, thoughts = concat_blocks(blocks), thoughts_of(blocks)
     if thoughts is not None:
-        stored = _range_of(parts, line, span)
-        told = store_table(
-            archive, run_id, THOUGHTS_FOLDER, stored, encode(thoughts.iter_slices(ROW_GROUP_ROWS), THOUGHTS)
+        stored = _build_stored_range(parts, line, span)
+        told = write_table(
+            archive, run_id, THOUGHTS_FOLDER, stored, encode_parquet(thoughts.iter_slices(ROW_GROUP_ROWS), THOUGHTS)
         )
         if only_thoughts:
             return told
-    return _store(archive, run_id, line, labels, span, parts)
+    return _write_tables(archive, run_id, line, labels, span, parts)
 
 
-def store_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
+def write_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
     """Write the games of a range of units of a run, as ``store_games`` does. Raises as that does."""
-    return _store(archive, record.run_id, record.line, record.pairings, span, [games.part(slice(None))])
+    return _write_tables(
+        archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
+    )
 
 
-def _store(
+def _write_tables(
     archive: Archive,
     run_id: str,
     line: UnitLine,
@@ -88,36 +104,36 @@ def _store(
     parts: Sequence[RangeGames],
 ) -> StoredRange:
     """Write the games of a range, in parts that ascend."""
-    stored = _range_of(parts, line, span)
-    by_pairing = [(pairing, games) for part in parts for pairing, games in part.by_pairing()]
-    tallies = tally(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
-    games, plies = tables_of(parts, sorted(tallies), labels)
-    of_pairings = encode(tallies_frame(tallies).iter_slices(ROW_GROUP_ROWS), TALLIES)
+    stored = _build_stored_range(parts, line, span)
+    by_pairing = [(pairing, games) for part in parts for pairing, games in part.group_by_pairing()]
+    tallies = tally_by_pairing(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
+    games, plies = encode_game_tables(parts, sorted(tallies), labels)
+    of_pairings = encode_parquet(tallies_to_frame(tallies).iter_slices(ROW_GROUP_ROWS), TALLIES_SCHEMA)
     content, held = {"plies": plies, "tallies": of_pairings, "games": games}, {}
     for table, rows in content.items():  # games last
-        held[table] = store_table(archive, run_id, table, stored, rows)
+        held[table] = write_table(archive, run_id, table, stored, rows)
     if archive.backend.status(archive.folder("plies", run_id) / held["plies"].name) is None:
         # This process stood still for so long that it was taken for killed.
-        store_table(archive, run_id, "plies", stored, plies)
+        write_table(archive, run_id, "plies", stored, plies)
     return held["games"]
 
 
-def _range_of(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
+def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
     """The range of games in parts that ascend. Raises ``ValueError`` unless they are those of its units."""
     ids = np.concatenate([np.empty(0, np.int64), *(part.game_id for part in parts)])
-    units = line.units_of(ids)
-    within = len(ids) == line.games_in([span]) and bool(((span[0] <= units) & (units < span[1])).all())
+    units = line.compute_units(ids)
+    within = len(ids) == line.count_games([span]) and bool(((span[0] <= units) & (units < span[1])).all())
     if not within or not (np.diff(ids) > 0).all() or (line.games_a_pair == 1 and (ids & 1).any()):
         raise ValueError(f"these are not the games of units {span[0]} to {span[1] - 1}")
     return StoredRange(*span, sum(part.fingerprint for part in parts) % MODULUS)
 
 
-def store_table(
+def write_table(
     archive: Archive, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
     """Write a table's file of a range of games. Raises ``FailureError`` when the disk refuses."""
-    stored = games._replace(check=check_of(encoded), extent=extent)
-    archive.put(archive.folder(table, run_id) / stored.name, encoded)
+    stored = games._replace(checksum=compute_checksum(encoded), extent=extent)
+    archive.write_file(archive.folder(table, run_id) / stored.name, encoded)
     return stored
 
 
@@ -136,35 +152,39 @@ def read_rows(
         FailureError: The file is missing or damaged.
 
     """
-    schema, size = TABLES[table], None if game_ids is None else PART_ROWS
+    schema, size = TABLE_SCHEMAS[table], None if game_ids is None else ROWS_IN_MEMORY
     try:
-        parts = [*_rows_of(game_ids, file_parts(archive.backend, archive.path(table, run_id, stored), schema, size))]
+        parts = [
+            *_select_games(
+                game_ids, read_file_frames(archive.backend, archive.find_path(table, run_id, stored), schema, size)
+            )
+        ]
     except FileNotFoundError:
-        parts = [*_rows_of(game_ids, [_from_another(Archive(archive.root), run_id, stored, table)])]
+        parts = [*_select_games(game_ids, [_read_effective_rows(Archive(archive.root), run_id, stored, table)])]
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
     if stored.is_file:
         return rows
-    return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
+    return select_units(rows, archive.load_run(run_id).unit_line, stored.first, stored.end)
 
 
-def _rows_of(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Yield parts of a table, with ``game_ids`` only the rows of these games."""
     for part in parts:
         yield part if game_ids is None else part.filter(pl.Series(np.isin(part["game_id"].to_numpy(), game_ids)))
 
 
-def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
+def _read_effective_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
     """The rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
-    holder = archive.ranges(run_id).at(stored.first)
-    path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
-    missing = FailureError(f"{path} is missing: {VERIFY}")
+    holder = archive.list_effective_ranges(run_id).find_range(stored.first)
+    path = archive.folder(table, run_id) / f"{stored.games_stem}.*.parquet"
+    missing = FailureError(f"{path} is missing: {VERIFY_REMEDY}")
     if holder is None or holder.end < stored.end:
         raise missing
     try:
-        rows = read_file(archive.backend, archive.path(table, run_id, holder), TABLES[table])
+        rows = read_table_file(archive.backend, archive.find_path(table, run_id, holder), TABLE_SCHEMAS[table])
     except FileNotFoundError:
         raise missing from None
-    return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
+    return select_units(rows, archive.load_run(run_id).unit_line, stored.first, stored.end)
 
 
 def read_games(
@@ -176,8 +196,8 @@ def read_games(
         FailureError: A file is missing or damaged.
 
     """
-    frame, rows = (read_rows(archive, run_id, stored, table, game_ids) for table in TABLES)
-    return games_of_file(frame, rows, archive.folder("plies", run_id) / f"{stored.games}.*.parquet")
+    frame, rows = (read_rows(archive, run_id, stored, table, game_ids) for table in TABLE_SCHEMAS)
+    return build_checked_games(frame, rows, archive.folder("plies", run_id) / f"{stored.games_stem}.*.parquet")
 
 
 def write_slices(archive: Archive, run_id: str) -> int:
@@ -187,12 +207,12 @@ def write_slices(archive: Archive, run_id: str) -> int:
     processes may do so at once: they write the same. Raises ``FailureError`` for a damaged file, a run without a
     record, and when the disk refuses.
     """
-    slices = [stored for stored in archive.ranges(run_id) if not stored.is_file]
+    slices = [stored for stored in archive.list_effective_ranges(run_id) if not stored.is_file]
     if not slices:
         return 0
-    record = archive.known_run(run_id)
+    record = archive.load_run(run_id)
     for stored in slices:
-        store_range(archive, record, stored[:2], read_games(archive, run_id, stored))
+        write_range(archive, record, stored[:2], read_games(archive, run_id, stored))
     archive.refresh()
     return len(slices)
 
@@ -205,10 +225,10 @@ def read_tallies(archive: Archive, run_ids: Sequence[str]) -> dict[str, dict[int
 
     They are from their tables, and where these lack a range from its games. Raises ``FailureError`` for a damaged file.
     """
-    known = {run_id: archive.ranges(run_id, "tallies") for run_id in run_ids}
+    known = {run_id: archive.list_effective_ranges(run_id, "tallies") for run_id in run_ids}
     paths = [archive.folder("tallies", run_id) / each.name for run_id in known for each in known[run_id]]
     try:
-        with explained("read", archive.root / "tallies"):
+        with explain_errors("read", archive.root / "tallies"):
             contents = archive.backend.read_all(paths)
     except FailureError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
@@ -216,39 +236,49 @@ def read_tallies(archive: Archive, run_ids: Sequence[str]) -> dict[str, dict[int
         if len(known) > 1:
             return {run_id: found for each in known for run_id, found in read_tallies(archive, [each]).items()}
         known, paths, contents = dict.fromkeys(known, Ranges()), [], []  # some were replaced: all games are counted
-    stored = iter(_tallies_in([*zip(paths, contents, strict=True)]))
-    return {run_id: _whole(archive, run_id, ranges, [next(stored) for _ in ranges]) for run_id, ranges in known.items()}
+    stored = iter(_load_tally_files([*zip(paths, contents, strict=True)]))
+    return {
+        run_id: _sum_run_tallies(archive, run_id, ranges, [next(stored) for _ in ranges])
+        for run_id, ranges in known.items()
+    }
 
 
-def _whole(archive: Archive, run_id: str, known: Ranges, found: Sequence[dict[int, Tally]]) -> dict[int, Tally]:
+def _sum_run_tallies(
+    archive: Archive, run_id: str, known: Ranges, found: Sequence[dict[int, Tally]]
+) -> dict[int, Tally]:
     """The tallies of a run from those of its ranges, and from the games of those that are not ``known``."""
-    counted_now = [_counted(archive, run_id, each) for each in archive.ranges(run_id).not_in(known)]
-    return dict(sorted(summed(each for tallies in (*found, *counted_now) for each in tallies.items()).items()))
+    counted_now = [
+        _count_range_tallies(archive, run_id, each)
+        for each in archive.list_effective_ranges(run_id).select_outside(known)
+    ]
+    return dict(
+        sorted(sum_tallies_by_key(each for tallies in (*found, *counted_now) for each in tallies.items()).items())
+    )
 
 
-File = tuple[PurePath, bytes]  # with its content
+FileContent = tuple[PurePath, bytes]  # with its content
 
-MOST_KEPT = 1 << 16  # files
+MAX_CACHED_FILES = 1 << 16  # files
 
 # The tallies of files by their names and the SHA-256 of their bytes: a page asks for those of thousands of files anew
 # whenever the archive has changed, and to take a file apart takes ten times as long as to read it.
-_kept: dict[tuple[str, bytes], dict[int, Tally]] = {}
+_cached_tallies: dict[tuple[str, bytes], dict[int, Tally]] = {}
 
 
-def _tallies_in(files: Sequence[File]) -> list[dict[int, Tally]]:
+def _load_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     """The tallies in each of some files."""
     keys = [(path.name, hashlib.sha256(content).digest()) for path, content in files]
-    found = {key: tallies for key in keys if (tallies := _kept.get(key)) is not None}
+    found = {key: tallies for key in keys if (tallies := _cached_tallies.get(key)) is not None}
     new = {key: file for key, file in zip(keys, files, strict=True) if key not in found}
-    made = dict(zip(new, _taken_apart([*new.values()]), strict=True))
-    if len(_kept) + len(made) > MOST_KEPT:
-        _kept.clear()
-    _kept.update(made)
+    made = dict(zip(new, _parse_tally_files([*new.values()]), strict=True))
+    if len(_cached_tallies) + len(made) > MAX_CACHED_FILES:
+        _cached_tallies.clear()
+    _cached_tallies.update(made)
     found |= made
     return [found[key] for key in keys]
 
 
-def _taken_apart(files: Sequence[File]) -> list[dict[int, Tally]]:
+def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     """The tallies in each of some files, which are read as one table: one after the other takes four times as long."""
     if not files:
         return []
@@ -257,86 +287,88 @@ def _taken_apart(files: Sequence[File]) -> list[dict[int, Tally]]:
         frame = pl.read_parquet([content for _, content in files], hive_partitioning=False)
     except (ValueError, pl.exceptions.PolarsError) as error:
         if len(files) > 1:  # which of them is it?
-            return [found for file in files for found in _taken_apart([file])]
+            return [found for file in files for found in _parse_tally_files([file])]
         raise FailureError(f"{files[0][0]} {error}: remove it, it follows from the games") from error
-    if frame.schema != TALLIES:
-        raise damaged(files[0][0], "has not the columns of tallies")
+    if frame.schema != TALLIES_SCHEMA:
+        raise damaged_file_error(files[0][0], "has not the columns of tallies")
     rows = frame.iter_rows(named=True)
-    return [tallies_of(islice(rows, size)) for size in sizes]
+    return [tallies_from_rows(islice(rows, size)) for size in sizes]
 
 
-def _counted(archive: Archive, run_id: str, stored: StoredRange) -> dict[int, Tally]:
+def _count_range_tallies(archive: Archive, run_id: str, stored: StoredRange) -> dict[int, Tally]:
     """The tallies of a range from its games."""
-    return counted(read_rows(archive, run_id, stored, "games"), archive.known_run(run_id).swapped)
+    return count_tallies(read_rows(archive, run_id, stored, "games"), archive.load_run(run_id).swapped)
 
 
-def counted(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
+def count_tallies(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
     """The tallies by pairing of rows of the table ``games``."""
     found = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
-        found[int(str(pairing))] = tally_of(Block(int(str(pairing)), 0, 0, ends_of(rows), swapped))
+        found[int(str(pairing))] = tally_block(Block(int(str(pairing)), 0, 0, build_games_without_plies(rows), swapped))
     return found
 
 
-def tallies_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
+def tallies_to_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
     """Tallies by pairing as a table by the schema ``TALLIES``, by pairing."""
-    rows = [(pairing, *_counts(tallies[pairing])) for pairing in sorted(tallies)]
-    return pl.DataFrame(rows, schema=TALLIES, orient="row")
+    rows = [(pairing, *_tally_to_counts(tallies[pairing])) for pairing in sorted(tallies)]
+    return pl.DataFrame(rows, schema=TALLIES_SCHEMA, orient="row")
 
 
-def _counts(tally: Tally) -> Iterable[int]:
+def _tally_to_counts(tally: Tally) -> Iterable[int]:
     forfeits = (tally.illegal, tally.errors, tally.late)
     return *(n for row in (*tally.pairs, *tally.singles, *forfeits) for n in row), tally.plies
 
 
-def tallies_of(rows: Iterable[Mapping[str, int]]) -> dict[int, Tally]:
+def tallies_from_rows(rows: Iterable[Mapping[str, int]]) -> dict[int, Tally]:
     """The tallies by pairing of the rows of such tables."""
-    return dict(sorted(summed((row["pairing"], _tally(row)) for row in rows).items()))
+    return dict(sorted(sum_tallies_by_key((row["pairing"], _tally_from_row(row)) for row in rows).items()))
 
 
-def _tally(row: Mapping[str, int]) -> Tally:
+def _tally_from_row(row: Mapping[str, int]) -> Tally:
     pairs, singles, forfeits = (
         [[row[name] for name in columns[first : first + size]] for first in range(0, len(columns), size)]
         for columns, size in ((PAIR_COLUMNS, 3), (SINGLE_COLUMNS, 3), (FORFEIT_COLUMNS, 2))
     )
-    return tally_from({"pairs": pairs, "singles": singles}, forfeits, row["plies"])
+    return build_tally({"pairs": pairs, "singles": singles}, forfeits, row["plies"])
 
 
 # Contradictions. Fingerprints in names decide wherever the files of one set make up a file of the other. Only where
 # files overlap in another way are their games read.
 
 
-class FingerprintsOfRun:
+class RunFingerprints:
     """The fingerprints of the games of a run in some files, also of parts of files."""
 
     def __init__(self, archive: Archive, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
         self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # last
 
-    def has(self, stored: StoredRange) -> bool:
+    def has_range(self, stored: StoredRange) -> bool:
         """Whether these are the games of whole files."""
-        return self.ranges.sum_of(stored.first, stored.end) == stored.fingerprint
+        return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
-    def part(self, stored: StoredRange, first: int, end: int) -> int:
+    def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
         """The fingerprint of some units of a file. Raises ``FailureError`` for a damaged file."""
         if (first, end) == stored[:2]:
             return stored.fingerprint
         if self._read is None or self._read[0] != stored:
-            line = self.archive.known_run(self.run_id).line
+            line = self.archive.load_run(self.run_id).unit_line
             self._read = stored, read_games(self.archive, self.run_id, stored), line
         _, games, line = self._read
-        return games.within(line, first, end).fingerprint
+        return games.select_units(line, first, end).fingerprint
 
 
-def contradictions(one: FingerprintsOfRun, other: FingerprintsOfRun) -> Iterator[tuple[Range, StoredRange]]:
+def list_contradictions(one: RunFingerprints, other: RunFingerprints) -> Iterator[tuple[Range, StoredRange]]:
     """The ranges of units for which both have games that differ, each with the file of ``one``.
 
     Raises ``FailureError`` for a damaged file, if it has to be read.
     """
     for mine in one.ranges:
-        if other.has(mine):
+        if other.has_range(mine):
             continue
-        for theirs in other.ranges.inside(mine.first, mine.end):
+        for theirs in other.ranges.select_overlapping(mine.first, mine.end):
             span = max(mine.first, theirs.first), min(mine.end, theirs.end)
-            if not one.has(theirs) and one.part(mine, *span) != other.part(theirs, *span):
+            if not one.has_range(theirs) and one.compute_fingerprint(mine, *span) != other.compute_fingerprint(
+                theirs, *span
+            ):
                 yield span, mine

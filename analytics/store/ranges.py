@@ -33,8 +33,8 @@ from quarto.batch import GAME_BITS
 
 Range = tuple[int, int]  # first, end: the units first, first + 1, ..., end - 1
 
-MOST_UNITS = 10**12 - 1  # of a run: file names have twelve digits
-LARGEST = 1 << 39  # units of the largest aligned range
+MAX_UNITS = 10**12 - 1  # of a run: file names have twelve digits
+LARGEST_RANGE = 1 << 39  # units of the largest aligned range
 
 
 def first_game_id(pairing: int, pair: int) -> int:
@@ -57,7 +57,7 @@ class UnitLine(NamedTuple):
     pairings: int
     games_a_pair: int  # 2, or 1 where seats are fixed
 
-    def pairs(self, pairing: int, first: int, end: int) -> Range:
+    def pair_range(self, pairing: int, first: int, end: int) -> Range:
         """The pairs of a pairing in a range of units: the first one, and the one after the last.
 
         Where units are numbered through all pairings, the pairs may be of any pairing. Their ids say of which one.
@@ -66,31 +66,31 @@ class UnitLine(NamedTuple):
             return first, end
         return -(-(first - pairing) // self.pairings), -(-(end - pairing) // self.pairings)
 
-    def units_of(self, game_id: NDArray[np.int64]) -> NDArray[np.int64]:
+    def compute_units(self, game_id: NDArray[np.int64]) -> NDArray[np.int64]:
         """[G] the unit of each game by its id."""
         pair = (game_id & ((1 << GAME_BITS) - 1)) >> 1
         return pair if self.pairings == 1 else pair * self.pairings + (game_id >> GAME_BITS)
 
-    def end_of(self, games: int) -> int:
+    def count_units(self, games: int) -> int:
         """The number of units in which each pairing has ``games`` games."""
         return games // self.games_a_pair * self.pairings
 
-    def games_in(self, ranges: Iterable[Range]) -> int:
+    def count_games(self, ranges: Iterable[Range]) -> int:
         """The number of games in disjoint ranges of units."""
         return self.games_a_pair * sum(end - first for first, end in ranges)
 
 
-def aligned(first: int, end: int) -> Iterator[Range]:
+def split_aligned(first: int, end: int) -> Iterator[Range]:
     """The fewest aligned ranges that make up a range, in order."""
     while first < end:
-        size = min(first & -first or LARGEST, LARGEST)
+        size = min(first & -first or LARGEST_RANGE, LARGEST_RANGE)
         while size > end - first:
             size >>= 1
         yield first, first + size
         first += size
 
 
-def parts(first: int, end: int, total: int, most: int) -> Iterator[Range]:
+def split_into_files(first: int, end: int, total: int, most: int) -> Iterator[Range]:
     """A range as parts that each become one file: aligned, at most ``most`` units, the greatest that fit.
 
     The last one ends at ``total``, the run's last unit, whatever its size is.
@@ -104,7 +104,7 @@ def parts(first: int, end: int, total: int, most: int) -> Iterator[Range]:
         first += size
 
 
-def merged(ranges: Iterable[Range]) -> list[Range]:
+def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
     """The same units in as few ranges as possible, in ascending order."""
     result: list[Range] = []
     for first, end in sorted(ranges):
@@ -115,7 +115,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
     return result
 
 
-def missing(held: Iterable[Range], total: int, first: int = 0) -> list[Range]:
+def list_gaps(held: Iterable[Range], total: int, first: int = 0) -> list[Range]:
     """The ranges of the units from ``first`` to before ``total`` that are not in ``held``, which ascends."""
     gaps, reached = [], first
     for start, end in held:
@@ -129,10 +129,10 @@ def missing(held: Iterable[Range], total: int, first: int = 0) -> list[Range]:
 
 # Names of files.
 
-NAME = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]{16})(?:-([0-9a-z]{1,16}))?\.([0-9a-f]{8})\.parquet")
+FILE_NAME = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]{16})(?:-([0-9a-z]{1,16}))?\.([0-9a-f]{8})\.parquet")
 ROWS_A_UNIT = 64  # of any table, at most: two games of 16 plies with two decisions each
 MODULUS = 1 << 64  # of fingerprints
-MOST_SUMS = 64  # of files of one range: more are not looked at
+MAX_SUMS = 64  # of files of one range: more are not looked at
 
 
 class StoredRange(NamedTuple):
@@ -141,13 +141,13 @@ class StoredRange(NamedTuple):
     first: int
     end: int
     fingerprint: int  # of its games, uint64
-    check: str = ""  # 8 hex digits; empty: not stored yet
+    checksum: str = ""  # 8 hex digits; empty: not stored yet
     extent: str = ""  # of a derived table: a text that is greater holds more
 
     @property
     def is_file(self) -> bool:
         """Whether a file holds just this range; a slice of a file has no check of its own, see ``cover``."""
-        return bool(self.check)
+        return bool(self.checksum)
 
     @property
     def units(self) -> int:
@@ -159,7 +159,7 @@ class StoredRange(NamedTuple):
         return ROWS_A_UNIT * self.units
 
     @property
-    def games(self) -> str:
+    def games_stem(self) -> str:
         """The parts of the name that are the same in every table."""
         return f"{self.first:012d}-{self.end:012d}-{self.fingerprint:016x}"
 
@@ -167,25 +167,25 @@ class StoredRange(NamedTuple):
     def name(self) -> str:
         """The name of the file."""
         extent = f"-{self.extent}" if self.extent else ""
-        return f"{self.games}{extent}.{self.check}.parquet"
+        return f"{self.games_stem}{extent}.{self.checksum}.parquet"
 
 
-def check_of(content: bytes | bytearray | memoryview) -> str:
+def compute_checksum(content: bytes | bytearray | memoryview) -> str:
     """The check of a file's bytes: the first 8 hex digits of their SHA-256."""
     return hashlib.sha256(content).hexdigest()[:8]
 
 
-def range_named(name: str) -> StoredRange | None:
+def parse_file_name(name: str) -> StoredRange | None:
     """The range in the name of a file; None: it is not named like a table's file."""
-    found = NAME.fullmatch(name)
+    found = FILE_NAME.fullmatch(name)
     if found is None or not int(found[1]) < int(found[2]):
         return None
     return StoredRange(int(found[1]), int(found[2]), int(found[3], 16), found[5], found[4] or "")
 
 
-def ranges_named(names: Iterable[str]) -> list[StoredRange]:
+def parse_file_names(names: Iterable[str]) -> list[StoredRange]:
     """The ranges in the names of files, in no order; other names are passed over."""
-    return [found for name in names if (found := range_named(name)) is not None]
+    return [found for name in names if (found := parse_file_name(name)) is not None]
 
 
 class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
@@ -212,35 +212,35 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         return np.fromiter((each.end for each in self), np.int64, len(self))
 
     @cached_property
-    def sums(self) -> NDArray[np.uint64]:
+    def fingerprint_sums(self) -> NDArray[np.uint64]:
         """[N + 1] the fingerprints of the first 0, 1, ..., N ranges together."""
         each = np.fromiter((each.fingerprint for each in self), np.uint64, len(self))
         return np.concatenate([np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)])
 
     @property
-    def covered(self) -> list[Range]:
+    def covered_ranges(self) -> list[Range]:
         """The units that they hold, as few ranges as possible."""
-        return merged((each.first, each.end) for each in self)
+        return merge_ranges((each.first, each.end) for each in self)
 
-    def missing(self, total: int, first: int = 0) -> list[Range]:
+    def list_gaps(self, total: int, first: int = 0) -> list[Range]:
         """The ranges of the units from ``first`` to before ``total`` that they lack."""
-        return missing(((each.first, each.end) for each in self), total, first)
+        return list_gaps(((each.first, each.end) for each in self), total, first)
 
-    def inside(self, first: int, end: int) -> Ranges:
+    def select_overlapping(self, first: int, end: int) -> Ranges:
         """Those that hold units from ``first`` to before ``end``."""
         low, high = np.searchsorted(self.ends, first, "right"), np.searchsorted(self.firsts, end)
         return Ranges(self[int(low) : int(high)])
 
-    def has_all(self, first: int, end: int) -> bool:
+    def has_all_units(self, first: int, end: int) -> bool:
         """Return whether they hold all units from ``first`` to before ``end``."""
-        return not self.inside(first, end).missing(end, first)
+        return not self.select_overlapping(first, end).list_gaps(end, first)
 
-    def at(self, unit: int) -> StoredRange | None:
+    def find_range(self, unit: int) -> StoredRange | None:
         """The range that holds a unit."""
         index = int(np.searchsorted(self.ends, unit, "right"))
         return self[index] if index < len(self) and self[index].first <= unit else None
 
-    def holds(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has_units(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each unit is held; the same shape as ``units``."""
         if not self:
             return np.zeros(units.shape, np.bool_)
@@ -248,18 +248,18 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         held: NDArray[np.bool_] = (self.firsts[index] <= units) & (units < self.ends[index])
         return held
 
-    def not_in(self, others: Ranges) -> list[StoredRange]:
+    def select_outside(self, others: Ranges) -> list[StoredRange]:
         """Those whose first unit is in none of ``others``."""
-        return [each for each, held in zip(self, others.holds(self.firsts).tolist(), strict=True) if not held]
+        return [each for each, held in zip(self, others.has_units(self.firsts).tolist(), strict=True) if not held]
 
-    def sum_of(self, first: int, end: int) -> int | None:
+    def find_fingerprint(self, first: int, end: int) -> int | None:
         """The fingerprint of a range that is made of whole ranges of these; None: it is not."""
         low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))
         if max(low, high) >= len(self) or self.firsts[low] != first or self.ends[high] != end:
             return None
         if int((self.ends[low : high + 1] - self.firsts[low : high + 1]).sum()) != end - first:
             return None
-        return (int(self.sums[high + 1]) - int(self.sums[low])) % MODULUS
+        return (int(self.fingerprint_sums[high + 1]) - int(self.fingerprint_sums[low])) % MODULUS
 
 
 class FileSlice(NamedTuple):
@@ -275,7 +275,7 @@ class FileSlice(NamedTuple):
         return (self.first, self.end) == self.file[:2]
 
 
-def cover(files: Iterable[StoredRange]) -> list[FileSlice]:
+def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
     """Return which units of which files of games count: each unit of each file once, in order.
 
     From left to right, the file counts that begins at the first unit not yet covered. Of several the longest counts,
@@ -283,7 +283,7 @@ def cover(files: Iterable[StoredRange]) -> list[FileSlice]:
     from that unit on, up to where a file begins that reaches as far. Files overlap like that if writers asked for
     different numbers of games, because the last file of a run may end anywhere; or if archives were copied into one.
     """
-    ordered = sorted(_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
+    ordered = sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
     slices, reached, index = list[FileSlice](), 0, 0
     begun = list[tuple[int, int, int, StoredRange]]()  # a heap of those that began before: the furthest end comes first
     while index < len(ordered) or begun:
@@ -306,17 +306,17 @@ def cover(files: Iterable[StoredRange]) -> list[FileSlice]:
     return slices
 
 
-def counting(found: Iterable[StoredRange]) -> Ranges:
+def select_disjoint_ranges(found: Iterable[StoredRange]) -> Ranges:
     """The ranges of a derived table that count: from left to right, each that begins where nothing was taken."""
     kept, reached = [], 0
-    for each in sorted(_by_preference(found), key=lambda each: (each.first, -each.end, each.fingerprint)):
+    for each in sorted(_sort_by_preference(found), key=lambda each: (each.first, -each.end, each.fingerprint)):
         if each.first >= reached:
             kept.append(each)
             reached = each.end
     return Ranges(kept)
 
 
-def fitting(found: Iterable[StoredRange], games: Ranges) -> Ranges:
+def select_effective_derived(found: Iterable[StoredRange], games: Ranges) -> Ranges:
     """The ranges of a derived table that count: those about games that count.
 
     The range of a file is made of whole ranges of games, whose fingerprints add up to its own. Or several files make up
@@ -325,16 +325,16 @@ def fitting(found: Iterable[StoredRange], games: Ranges) -> Ranges:
     whole, finer = [], []
     same = {each[:3] for each in games}  # the usual case: a file for each file of games
     for each in found:
-        known = each.fingerprint if each[:3] in same else games.sum_of(each.first, each.end)
+        known = each.fingerprint if each[:3] in same else games.find_fingerprint(each.first, each.end)
         if known is None:
             finer.append(each)
         elif known == each.fingerprint:
             whole.append(each)
-    kept = counting(whole)
-    return counting([*kept, *_joined(finer, games, kept)]) if finer else kept
+    kept = select_disjoint_ranges(whole)
+    return select_disjoint_ranges([*kept, *_select_tilings(finer, games, kept)]) if finer else kept
 
 
-def _joined(finer: Sequence[StoredRange], games: Ranges, known: Ranges) -> Iterator[StoredRange]:
+def _select_tilings(finer: Sequence[StoredRange], games: Ranges, known: Ranges) -> Iterator[StoredRange]:
     """Those of ``finer`` that make up whole ranges of games which ``known`` lacks."""
     if not len(games):
         return
@@ -345,19 +345,19 @@ def _joined(finer: Sequence[StoredRange], games: Ranges, known: Ranges) -> Itera
         if games[number].first <= each.first and each.end <= games[number].end:
             inside.setdefault(games[number], []).append(each)
     for whole, found in inside.items():
-        if known.at(whole.first) is None:
-            yield from _tiles(found, whole)
+        if known.find_range(whole.first) is None:
+            yield from _find_tiling(found, whole)
 
 
-def _tiles(found: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredRange]:
+def _find_tiling(found: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredRange]:
     """Neighbours among some files that make up a range, by units and by fingerprints; nothing if there are none.
 
     A file of other games may be there too, so the largest files are not always the ones.
     """
     # By unit: the sums that files reach before it, each with the last of these files and the sum before that.
     reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {whole.first: {0: None}}
-    for each in sorted(_by_preference(found), key=lambda each: (each.first, -each.end)):
-        for total in [*reached.get(each.first, ())][:MOST_SUMS]:
+    for each in sorted(_sort_by_preference(found), key=lambda each: (each.first, -each.end)):
+        for total in [*reached.get(each.first, ())][:MAX_SUMS]:
             reached.setdefault(each.end, {}).setdefault((total + each.fingerprint) % MODULUS, (each, total))
     step, kept = reached.get(whole.end, {}).get(whole.fingerprint), list[StoredRange]()
     while step is not None:
@@ -366,6 +366,6 @@ def _tiles(found: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredR
     yield from reversed(kept)
 
 
-def _by_preference(found: Iterable[StoredRange]) -> list[StoredRange]:
+def _sort_by_preference(found: Iterable[StoredRange]) -> list[StoredRange]:
     """Files so that of the same games the greater extent, which holds more, comes first; then the smaller check."""
-    return sorted(sorted(found, key=lambda each: each.check), key=lambda each: each.extent, reverse=True)
+    return sorted(sorted(found, key=lambda each: each.checksum), key=lambda each: each.extent, reverse=True)

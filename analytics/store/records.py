@@ -22,47 +22,49 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from analytics.store.files.backend import MOST_RECORD_BYTES, Backend, explained
+from analytics.store.files.backend import MAX_RECORD_BYTES, Backend, explain_errors
 from analytics.store.files.local import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.texts import HIDDEN, SURROGATES, as_line, as_typed_text, check_texts
+from analytics.store.texts import HIDDEN_CHARACTERS, SURROGATES, check_texts, to_line, to_typed_text
 from quarto.errors import FailureError, RequestError
 from quarto.notation import RULES_NAME
 from quarto.rules import PIECES, Rules
 
 T = TypeVar("T")
 
-RESTORE = "restore it from a copy, or move it away to go on without it"
+RESTORE_REMEDY = "restore it from a copy, or move it away to go on without it"
 
-REGEX = re.compile(r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'")  # how msgspec words what ``matching`` refuses
+PATTERN_ERROR = re.compile(
+    r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'"
+)  # how msgspec words what ``matching`` refuses
 
 # Keys of texts that were typed or raised: they may have several lines. The writer makes visible what these hide.
-_TYPED = ("command", "error")
-_TYPED_OR_PARSED = (*_TYPED, "where")
+_MULTILINE_KEYS = ("command", "error")
+_MULTILINE_PARSED_KEYS = (*_MULTILINE_KEYS, "where")
 
 CHECKSUM = "checksum"  # the key of a stored record's checksum
 
-MOST = (1 << 63) - 1
-Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
-Duration = Annotated[float, msgspec.Meta(ge=0, le=float(MOST))]  # seconds
+MAX_COUNT = (1 << 63) - 1
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
+Duration = Annotated[float, msgspec.Meta(ge=0, le=float(MAX_COUNT))]  # seconds
 
 
-_ready = set[Any]()
-_lock = threading.Lock()
+_prepared_types = set[Any]()
+_prepare_lock = threading.Lock()
 
 
-def known(kind: type[T]) -> type[T]:
+def prepare_type(kind: type[T]) -> type[T]:
     """The type, after msgspec has read the declarations of its fields; to be written wherever msgspec is given a type.
 
     msgspec reads them when a type is used first, and stores them before they are complete. A second thread that uses
     the type at that moment ends the process (msgspec 0.22). So one thread reads, and the others wait.
     """
-    if kind not in _ready:
-        with _lock:
+    if kind not in _prepared_types:
+        with _prepare_lock:
             msgspec.json.Decoder(kind)
-            _ready.add(kind)
+            _prepared_types.add(kind)
     return kind
 
 
@@ -78,89 +80,89 @@ class StoredRecord(JsonRecord, frozen=True):
     """A record that has a file of its own in an archive."""
 
 
-def canonical(value: Any) -> bytes:
+def encode_canonical(value: Any) -> bytes:
     """JSON values as bytes that depend on the values alone: keys sorted, no spaces, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+def add_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
     """A stored record's JSON values and their checksum: the first 16 hex digits of the SHA-256 of ``canonical``."""
-    return {**values, CHECKSUM: hashlib.sha256(canonical(values)).hexdigest()[:16]}
+    return {**values, CHECKSUM: hashlib.sha256(encode_canonical(values)).hexdigest()[:16]}
 
 
-def matching(pattern: re.Pattern[str]) -> msgspec.Meta:
+def pattern_constraint(pattern: re.Pattern[str]) -> msgspec.Meta:
     """The constraint that a text matches a pattern from its beginning to its end."""
     return msgspec.Meta(pattern=rf"^(?:{pattern.pattern})\Z")
 
 
-def one_of(*texts: str) -> msgspec.Meta:
+def choice_constraint(*texts: str) -> msgspec.Meta:
     """The constraint that a text is one of these."""
-    return matching(re.compile("|".join(texts)))
+    return pattern_constraint(re.compile("|".join(texts)))
 
 
-def typed(value: Any, kind: type[T], name: str = "") -> T:
+def convert_values(value: Any, kind: type[T], name: str = "") -> T:
     """JSON values as a ``kind``; ``name`` is the field of the record that holds them, for messages.
 
     Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
     """
     try:
-        return msgspec.convert(value, known(kind))
+        return msgspec.convert(value, prepare_type(kind))
     except msgspec.ValidationError as error:
-        raise RecordError(_reason(str(error), value, name)) from error
+        raise RecordError(_describe_error(str(error), value, name)) from error
     except RequestError as error:
         raise RecordError(str(error)) from error
 
 
-def _reason(message: str, value: Any, name: str) -> str:
+def _describe_error(message: str, value: Any, name: str) -> str:
     """A message of msgspec about ``value``, after the path of the field and, if it is no container, its value."""
     what, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
     with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
         for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", location):
             value = value[key] if key else value[int(index)] if index.isdecimal() else {}
-    what = REGEX.sub(lambda found: "does not match " + found[1].replace(r"\\", "\\"), what)
+    what = PATTERN_ERROR.sub(lambda found: "does not match " + found[1].replace(r"\\", "\\"), what)
     field = location.replace("$", name).replace(".", "", 0 if name else 1) or name
     shown = "" if isinstance(value, dict | list) else f" {value!r:.80}"
     return f"{field}{shown}: {what[0].lower()}{what[1:]}" if field else what
 
 
-def parse(content: bytes, kind: type[T]) -> T:
+def parse_record(content: bytes, kind: type[T]) -> T:
     """The record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
-    if len(content) > MOST_RECORD_BYTES:
-        raise RecordError(f"it has {len(content):,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
+    if len(content) > MAX_RECORD_BYTES:
+        raise RecordError(f"it has {len(content):,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
     try:
         # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite. The bytes are decoded
         # first, because ``json`` guesses their encoding.
         value = json.loads(content.decode())
-        check_texts(value, _TYPED_OR_PARSED)
+        check_texts(value, _MULTILINE_PARSED_KEYS)
     except ValueError as error:
-        raise RecordError(as_line(str(error))) from error
+        raise RecordError(to_line(str(error))) from error
     except RecursionError as error:
         raise RecordError("it is nested too deeply") from error
     if not (isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, StoredRecord)):
-        return typed(value, kind)
+        return convert_values(value, kind)
     found = value.pop(CHECKSUM, None)
-    record = typed(value, kind)
-    if found != sealed(value)[CHECKSUM]:
+    record = convert_values(value, kind)
+    if found != add_checksum(value)[CHECKSUM]:
         raise RecordError("its checksum is not that of its content: it was changed since it was written")
     return record
 
 
-def load(path: PurePath, kind: type[T], remedy: str = RESTORE, backend: Backend = LOCAL) -> T:
+def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
     """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
-    with explained("read", path):
+    with explain_errors("read", path):
         content = backend.read(path)
-    return parsed(path, content, kind, remedy)
+    return parse_record_file(path, content, kind, remedy)
 
 
-def parsed(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE) -> T:
+def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
     """The record in a file's content. Raises ``FailureError`` naming the file if it is not one."""
     try:
-        return parse(content, kind)
+        return parse_record(content, kind)
     except RecordError as error:
         raise FailureError(f"{path} is damaged ({error}): {remedy}") from error
 
 
-def _fields(record: msgspec.Struct) -> dict[str, Any]:
+def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of a record that are set; if its type says so, without those that are their default and empty.
 
     A record of before has no field that was added since. It must stay the same bytes.
@@ -173,19 +175,19 @@ def _fields(record: msgspec.Struct) -> dict[str, Any]:
     return values
 
 
-def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
+def encode_record(record: JsonRecord | Mapping[str, Any]) -> bytes:
     """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
     Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load`` would refuse.
     """
-    values = json.loads(json.dumps(record, default=_fields))
+    values = json.loads(json.dumps(record, default=_select_fields))
     if isinstance(record, StoredRecord):
         for holder in (values, values.get("learned", {})):
-            holder |= {key: as_typed_text(holder[key]) for key in _TYPED if holder.get(key)}
-        values = sealed(values)
+            holder |= {key: to_typed_text(holder[key]) for key in _MULTILINE_KEYS if holder.get(key)}
+        values = add_checksum(values)
     content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()
     if isinstance(record, JsonRecord):
-        parse(content, type(record))
+        parse_record(content, type(record))
     return content
 
 
@@ -193,51 +195,51 @@ def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
-LABEL = re.compile(rf"[^{HIDDEN}{SURROGATES}]{{1,200}}")
+LABEL = re.compile(rf"[^{HIDDEN_CHARACTERS}{SURROGATES}]{{1,200}}")
 # A name of rules, and in brackets what differs from the preset of that name, as the runner names it.
 _SETTING = r"[a-z_]+=[A-Za-z0-9_.-]+"
-NAME_OF_RULES = re.compile(rf"(?=.{{1,200}}\Z){RULES_NAME.pattern}(?:\({_SETTING}(?:,{_SETTING})*\))?")
+RULES_LABEL = re.compile(rf"(?=.{{1,200}}\Z){RULES_NAME.pattern}(?:\({_SETTING}(?:,{_SETTING})*\))?")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
 
-RunId = Annotated[str, matching(RUN_ID)]
-Sha256 = Annotated[str, matching(SHA256)]
+RunId = Annotated[str, pattern_constraint(RUN_ID)]
+Sha256 = Annotated[str, pattern_constraint(SHA256)]
 
 
-def now() -> str:
+def format_current_time() -> str:
     """The current time as the archive stores it: ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def run_id_of(spec: Mapping[str, Any]) -> str:
+def compute_run_id(spec: Mapping[str, Any]) -> str:
     """A run's id, 12 lower-case hex digits: the same for the same spec (JSON values) on every machine.
 
     The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
     """
-    return hashlib.sha256(canonical(spec)).hexdigest()[:12]
+    return hashlib.sha256(encode_canonical(spec)).hexdigest()[:12]
 
 
-def run_word(run_id: str) -> int:
+def run_id_to_number(run_id: str) -> int:
     """The first argument of ``quarto.rng.stream`` for the games of a run, uint64: its id as a number."""
     return cast("int", np.uint64(int(run_id, 16)))
 
 
 @lru_cache(256, typed=True)
-def _rules(**fields: Any) -> Rules:
+def _build_rules(**fields: Any) -> Rules:
     """Rules, made once for thousands of records: their lines take 100 microseconds."""
     rules = Rules(**fields)
-    if not isinstance(rules.name, str) or not NAME_OF_RULES.fullmatch(rules.name):
+    if not isinstance(rules.name, str) or not RULES_LABEL.fullmatch(rules.name):
         raise ValueError(f"rules {rules.name!a:.80} is not a name: letters, digits, '_', '.' and '-'")
     return rules
 
 
-def rules_in(fields: Mapping[str, Any]) -> Rules:
+def build_rules(fields: Mapping[str, Any]) -> Rules:
     """Return the rules that the fields in a record describe. Raises ``ValueError`` if they describe none."""
     try:
-        return _rules(**fields)
+        return _build_rules(**fields)
     except TypeError as error:  # an unknown field, or a value that is no text and no flag
-        raise ValueError(f"rules: {as_line(str(error), 80)}") from error
+        raise ValueError(f"rules: {to_line(str(error), 80)}") from error
 
 
 def check_time(text: str) -> None:
@@ -247,7 +249,7 @@ def check_time(text: str) -> None:
 
 
 class _AgentFields(msgspec.Struct):
-    label: Annotated[str, matching(LABEL)]  # printable: it is shown, and a renderer of pictures ends at ESC
+    label: Annotated[str, pattern_constraint(LABEL)]  # printable: it is shown, and a renderer of pictures ends at ESC
     target: str  # the identity of its class
     params: Mapping[str, Any]
     policy_id: RunId | None = None
@@ -262,11 +264,11 @@ class _SpecFields(msgspec.Struct):
     pairings: tuple[tuple[Count, Count], ...]
     seed: Count
     opening_plies: Annotated[int, msgspec.Meta(ge=0, lt=PIECES)]
-    seats: Annotated[str, one_of(*SEATS)] = "swapped"
+    seats: Annotated[str, choice_constraint(*SEATS)] = "swapped"
     learner: Count | None = None
 
     def __post_init__(self) -> None:
-        rules_in(self.rules)
+        build_rules(self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
             raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
         if self.learner is not None and any(self.learner not in pairing for pairing in self.pairings):
@@ -304,7 +306,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     code: Mapping[str, Any]
     games: Count  # asked for, per pairing
     created: str  # ISO 8601, UTC
-    status: Annotated[str, one_of("running", "interrupted", "complete")] = "running"
+    status: Annotated[str, choice_constraint("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
     number: Count = 0  # greater than that of every run that was there when it began: no clock is as sure
@@ -317,20 +319,20 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     schema_version: Positive = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        typed(self.spec, _SpecFields, "spec")
-        typed(self.code, CodeFields, "code")
+        convert_values(self.spec, _SpecFields, "spec")
+        convert_values(self.code, CodeFields, "code")
         check_time(self.created)
 
-    def promised_units(self, table: str) -> int:
+    def recorded_units(self, table: str) -> int:
         """Return how many units a derived table had when the record was written, as far as it says."""
         if table == "decisions":
             return self.annotated
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
 
-    def with_derived(self, units: Mapping[str, int]) -> RunRecord:
+    def with_derived_units(self, units: Mapping[str, int]) -> RunRecord:
         """Return the record with the most units so far of some derived tables; of ``decisions`` see ``annotated``."""
         known = {} if self.derived is msgspec.UNSET else self.derived
-        most = {name: max(count, self.promised_units(name)) for name, count in units.items()}
+        most = {name: max(count, self.recorded_units(name)) for name, count in units.items()}
         return msgspec.structs.replace(self, derived={**known, **most})
 
     @property
@@ -339,7 +341,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return bool(self.spec.get("seats", "swapped") == "swapped")
 
     @property
-    def by_pairs(self) -> bool:
+    def has_independent_pairs(self) -> bool:
         """Whether pairs, not games, are independent: the two games of a pair begin with the same imposed plies."""
         return self.swapped and bool(self.spec["opening_plies"] > 0)
 
@@ -354,7 +356,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @cached_property
     def rules(self) -> Rules:
-        return rules_in(self.spec["rules"])
+        return build_rules(self.spec["rules"])
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -362,7 +364,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return tuple(agent["label"] for agent in self.spec["agents"])
 
     @property
-    def line(self) -> UnitLine:
+    def unit_line(self) -> UnitLine:
         """The form of the run's line of units."""
         pairings = 1 if "imported" in self.spec else len(self.spec["pairings"])
         return UnitLine(pairings, 1 + self.swapped)
@@ -370,7 +372,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     @property
     def end_unit(self) -> int:
         """The number of units that were asked for. Nobody asks for imported games: the number of those there are."""
-        return self.units if "imported" in self.spec else self.line.end_of(self.games)
+        return self.units if "imported" in self.spec else self.unit_line.count_units(self.games)
 
     @property
     def pairs(self) -> int:
@@ -384,7 +386,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
 
 
-def joined_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
+def merge_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the code of a run to which other code adds games: that which began it, and the names of all others.
 
     ``extended_by`` has the fingerprints of other code that adds games. ``same_games`` has the code that played a sample
@@ -393,10 +395,10 @@ def joined_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[s
     others = [*known.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     others = [each for each in dict.fromkeys(others) if each and each != known.get("fingerprint")]
     extended = {**known, "extended_by": others} if others else known
-    return with_same_games(extended, added.get("same_games", {}))
+    return add_same_games(extended, added.get("same_games", {}))
 
 
-def with_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
+def add_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the code of a run, of which other code has played a sample equally: see ``joined_code``."""
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)
@@ -406,11 +408,11 @@ def with_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> M
 class SweepJob(StoredRecord, frozen=True):
     """One job of a sweep: the settings that varied, and its run."""
 
-    sweep_id: Annotated[str, matching(SWEEP_ID)]
+    sweep_id: Annotated[str, pattern_constraint(SWEEP_ID)]
     job: Count
     overrides: Mapping[str, str] = msgspec.field(default_factory=dict)
     run_id: RunId | None = None  # None when the job failed before it had one
-    status: Annotated[str, one_of("complete", "failed", "interrupted")] = "complete"
+    status: Annotated[str, choice_constraint("complete", "failed", "interrupted")] = "complete"
     error: str | None = None
     games: Count = 0  # asked for, per pairing
     objective: str | None = None  # the name of ``value``

@@ -11,9 +11,9 @@ from quarto.batch import ENDINGS, GAME_BITS
 
 SCHEMA_VERSION = 2
 
-ENDING = pl.Enum(ENDINGS)
+ENDING_TYPE = pl.Enum(ENDINGS)
 
-GAMES = pl.Schema(
+GAMES_SCHEMA = pl.Schema(
     {
         "game_id": pl.Int64(),  # (pairing << 32) | (2 * pair + s), s: 0 or 1 within the pair, only 0 if seats are fixed
         "pair_id": pl.Int64(),  # game_id >> 1
@@ -23,11 +23,11 @@ GAMES = pl.Schema(
         "winner": pl.Int8(),  # seat, or -1 for a draw
         "plies": pl.Int8(),  # 0 to 16, imposed ones included
         "opening": pl.Int8(),  # how many plies were imposed, not chosen
-        "ending": ENDING,
+        "ending": ENDING_TYPE,
     }
 )
 
-PLIES = pl.Schema(
+PLIES_SCHEMA = pl.Schema(
     {
         "game_id": pl.Int64(),
         "pairing": pl.Int32(),
@@ -39,13 +39,13 @@ PLIES = pl.Schema(
     }
 )
 
-RESULTS = ("l", "d", "w")  # the first agent's: it lost, drew, won
+RESULT_LETTERS = ("l", "d", "w")  # the first agent's: it lost, drew, won
 # Counts of pairs by the first agent's result in game 0 and in game 1; of pairs of one game by its seat and result.
-PAIR_COLUMNS = tuple(f"pairs_{zero}{one}" for zero in RESULTS for one in RESULTS)
-SINGLE_COLUMNS = tuple(f"seat{seat}_{result}" for seat in (0, 1) for result in RESULTS)
+PAIR_COLUMNS = tuple(f"pairs_{zero}{one}" for zero in RESULT_LETTERS for one in RESULT_LETTERS)
+SINGLE_COLUMNS = tuple(f"seat{seat}_{result}" for seat in (0, 1) for result in RESULT_LETTERS)
 FORFEIT_COLUMNS = tuple(f"{kind}_{agent}" for kind in ("illegal", "errors", "late") for agent in (0, 1))
 
-TALLIES = pl.Schema(
+TALLIES_SCHEMA = pl.Schema(
     {
         "pairing": pl.Int32(),
         **dict.fromkeys((*PAIR_COLUMNS, *SINGLE_COLUMNS, *FORFEIT_COLUMNS, "plies"), pl.Int64()),
@@ -64,6 +64,6 @@ THOUGHTS = pl.Schema(
     }
 )
 
-TABLES = {"games": GAMES, "plies": PLIES}
+TABLE_SCHEMAS = {"games": GAMES_SCHEMA, "plies": PLIES_SCHEMA}
 
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number

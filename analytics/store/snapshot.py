@@ -7,9 +7,9 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES, Archive
-from analytics.store.files.backend import explained
-from analytics.store.files.local import backend_of, listed_once
+from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.files.backend import explain_errors
+from analytics.store.files.local import find_backend, find_listing_backend
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, SweepJob
@@ -29,22 +29,24 @@ class Snapshot(Archive):
 
     def __init__(self, root: PurePath) -> None:
         super().__init__(root)
-        self.backend = listed_once(root)
+        self.backend = find_listing_backend(root)
         # Read referring records before what they refer to: a record never says more than the files that are there.
-        self._jobs = _kept(self._read_jobs)
-        self._cards = _kept(lambda: policy_cards.cards(self))
-        self._verdicts = _kept(lambda: [sprt_verdicts.read(self, path) for path in sprt_verdicts.files(self)])
-        self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
+        self._jobs = _catch_failure(self._load_complete_sweeps)
+        self._cards = _catch_failure(lambda: policy_cards.load_cards(self))
+        self._verdicts = _catch_failure(
+            lambda: [sprt_verdicts.load_verdict(self, path) for path in sprt_verdicts.list_verdict_files(self)]
+        )
+        self._records = {run_id: self._load_run_or_error(run_id) for run_id in super().list_recorded_run_ids()}
         self._found: dict[tuple[str, str], list[StoredRange]] = {
-            (GAMES, run_id): found
-            for run_id in super().run_ids()
-            if (found := super(Snapshot, self).found(GAMES, run_id)) or run_id in self._records
+            (GAMES_FOLDER, run_id): found
+            for run_id in super().list_run_ids()
+            if (found := super(Snapshot, self).list_files(GAMES_FOLDER, run_id)) or run_id in self._records
         }
         self._ranges: dict[tuple[str, str, frozenset[str]], Ranges] = {}
-        new = {run_id: self._read(run_id) for _, run_id in self._found if run_id not in self._records}
-        self._records |= {run_id: record or self.lost_record(run_id) for run_id, record in new.items()}
+        new = {run_id: self._load_run_or_error(run_id) for _, run_id in self._found if run_id not in self._records}
+        self._records |= {run_id: record or self.lost_record_error(run_id) for run_id, record in new.items()}
 
-    def leave_out_damaged(self) -> list[str]:
+    def drop_damaged_runs(self) -> list[str]:
         """Forget the runs whose records are damaged or lost, and their games, from now on; returns a line for each."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
@@ -52,70 +54,72 @@ class Snapshot(Archive):
         self._ranges = {}
         return [str(error) for error in damaged.values()]
 
-    def _read_jobs(self) -> list[SweepJob]:
+    def _load_complete_sweeps(self) -> list[SweepJob]:
         """Return all jobs of all sweeps. Raises ``FailureError`` if one is damaged, or lost from a sweep that ended."""
-        jobs = super().sweep_jobs()
-        for path in filter(self._is_absent, self.lost_sweep_jobs(jobs)):
+        jobs = super().load_sweep_jobs()
+        for path in filter(self._is_absent, self.list_lost_job_files(jobs)):
             raise FailureError(f"{path} is missing: restore it from a copy, or sweep again")
         return jobs
 
     def _is_absent(self, path: PurePath) -> bool:
         """Return whether a file is not there at this moment: it may have been written since the archive was listed."""
-        with explained("find", path):
-            return backend_of(self.root).status(path) is None
+        with explain_errors("find", path):
+            return find_backend(self.root).status(path) is None
 
-    def _read(self, run_id: str) -> RunRecord | FailureError | None:
-        return _kept(lambda: super(Snapshot, self).run(run_id))
+    def _load_run_or_error(self, run_id: str) -> RunRecord | FailureError | None:
+        return _catch_failure(lambda: super(Snapshot, self).find_run(run_id))
 
-    def recorded(self) -> list[str]:
+    def list_recorded_run_ids(self) -> list[str]:
         """The runs that had a record, damaged, lost or sound, sorted."""
         return sorted(self._records)
 
-    def run(self, run_id: str) -> RunRecord | None:
+    def find_run(self, run_id: str) -> RunRecord | None:
         """The record of one run, or None. Raises ``FailureError`` for a damaged or lost one."""
-        return _value(self._records.get(run_id))
+        return _get_or_raise(self._records.get(run_id))
 
-    def run_ids(self) -> list[str]:
+    def list_run_ids(self) -> list[str]:
         """The runs that had a folder of games, sorted."""
-        return sorted(run_id for table, run_id in self._found if table == GAMES)
+        return sorted(run_id for table, run_id in self._found if table == GAMES_FOLDER)
 
-    def found(self, table: str, run_id: str) -> list[StoredRange]:
+    def list_files(self, table: str, run_id: str) -> list[StoredRange]:
         """The files of a table of a run that are named like one, as they were listed first."""
         if (table, run_id) not in self._found:
-            if table == GAMES:
+            if table == GAMES_FOLDER:
                 return []
-            self._found[table, run_id] = super().found(table, run_id)
+            self._found[table, run_id] = super().list_files(table, run_id)
         return self._found[table, run_id]
 
-    def sorted_out(self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]) -> Ranges:
+    def select_effective(
+        self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]
+    ) -> Ranges:
         """As ``Archive.sorted_out``, once for each table: the files that were found stay the same."""
         key = run_id, table, extents
         if key not in self._ranges:
-            self._ranges[key] = super().sorted_out(*key, found)
+            self._ranges[key] = super().select_effective(*key, found)
         return self._ranges[key]
 
-    def sweep_jobs(self) -> list[SweepJob]:
+    def load_sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged or lost one."""
-        return _value(self._jobs)
+        return _get_or_raise(self._jobs)
 
-    def cards(self) -> list[PolicyCard]:
+    def load_cards(self) -> list[PolicyCard]:
         """The cards of all policies, oldest first. Raises ``FailureError`` for a damaged one."""
-        return _value(self._cards)
+        return _get_or_raise(self._cards)
 
-    def verdicts(self) -> list[SprtVerdict]:
+    def load_verdicts(self) -> list[SprtVerdict]:
         """All verdicts, by run and id. Raises ``FailureError`` for a damaged one, and one that a record misses."""
-        verdicts = _value(self._verdicts)
+        verdicts = _get_or_raise(self._verdicts)
         there = {(verdict.run_id, verdict.verdict_id) for verdict in verdicts}
         sound = [record for record in self._records.values() if isinstance(record, RunRecord)]
         for record in sound:
             for verdict_id in record.verdicts:
-                path = sprt_verdicts.path_of(self, record.run_id, verdict_id)
+                path = sprt_verdicts.verdict_path(self, record.run_id, verdict_id)
                 if (record.run_id, verdict_id) not in there and self._is_absent(path):
                     raise FailureError(f"{path} is {MISSING_VERDICT}")
         return verdicts
 
 
-def _kept(read: Callable[[], T]) -> T | FailureError:
+def _catch_failure(read: Callable[[], T]) -> T | FailureError:
     """The record that was read, or the error that is raised when it is asked for."""
     try:
         return read()
@@ -123,7 +127,7 @@ def _kept(read: Callable[[], T]) -> T | FailureError:
         return error
 
 
-def _value(kept: T | FailureError) -> T:
+def _get_or_raise(kept: T | FailureError) -> T:
     if isinstance(kept, FailureError):
         raise kept
     return kept

@@ -27,10 +27,10 @@ from analytics.store.records import (
     RunId,
     StoredRecord,
     check_time,
-    matching,
-    now,
-    one_of,
-    run_id_of,
+    choice_constraint,
+    compute_run_id,
+    format_current_time,
+    pattern_constraint,
 )
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from quarto.batch import GAME_BITS
@@ -41,20 +41,20 @@ VERDICT_ID = RUN_ID  # of the same form, and made in the same way
 UNKNOWN = -1  # the outcome of a pair that is not there
 
 
-def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
+def compute_verdict_id(hypotheses: Hypotheses, most_pairs: int) -> str:
     """Twelve hex digits: the same for the same test of the same run."""
     bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
-    return run_id_of({**bounds, "most_pairs": most_pairs})
+    return compute_run_id({**bounds, "most_pairs": most_pairs})
 
 
 class SprtVerdict(StoredRecord, frozen=True):
     """The outcome of a test. Raises ``ValueError`` for values that do not fit together."""
 
-    verdict_id: Annotated[str, matching(VERDICT_ID)]
+    verdict_id: Annotated[str, pattern_constraint(VERDICT_ID)]
     run_id: RunId
     hypotheses: Hypotheses
     most_pairs: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAIRS)]  # after which it ends without a decision
-    accepted: Annotated[str, one_of("elo0", "elo1")] | None  # None: undecided after the most pairs
+    accepted: Annotated[str, choice_constraint("elo0", "elo1")] | None  # None: undecided after the most pairs
     pairs: Positive  # after which it ended
     counts: tuple[Count, Count, Count, Count, Count]  # pairs by points of the first agent: LL, LD, DD or WL, WD, WW
     ratio: float  # log-likelihood ratio
@@ -64,7 +64,7 @@ class SprtVerdict(StoredRecord, frozen=True):
 
     def __post_init__(self) -> None:
         check_time(self.created)
-        if self.verdict_id != verdict_id_of(self.hypotheses, self.most_pairs):
+        if self.verdict_id != compute_verdict_id(self.hypotheses, self.most_pairs):
             raise ValueError(f"verdict_id {self.verdict_id!r} is not that of its hypotheses and most_pairs")
         if not math.isfinite(self.ratio):
             raise ValueError(f"ratio {self.ratio!r} is not finite")
@@ -74,61 +74,69 @@ class SprtVerdict(StoredRecord, frozen=True):
             raise ValueError(f"pairs={self.pairs} is above most_pairs={self.most_pairs}")
 
     @staticmethod
-    def from_trial(run_id: str, ended: SequentialTest, command: str) -> SprtVerdict:
+    def from_test(run_id: str, ended: SequentialTest, command: str) -> SprtVerdict:
         """The verdict of a trial that has ended."""
         test = ended.hypotheses, ended.most
         return SprtVerdict(
-            verdict_id_of(*test), run_id, *test, ended.accepted, ended.pairs, ended.counts, ended.ratio, now(), command
+            compute_verdict_id(*test),
+            run_id,
+            *test,
+            ended.accepted,
+            ended.pairs,
+            ended.counts,
+            ended.ratio,
+            format_current_time(),
+            command,
         )
 
 
-def path_of(archive: Archive, run_id: str, verdict_id: str) -> PurePath:
+def verdict_path(archive: Archive, run_id: str, verdict_id: str) -> PurePath:
     """The file of a verdict."""
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
 
-def save(archive: Archive, verdict: SprtVerdict) -> None:
+def write_verdict(archive: Archive, verdict: SprtVerdict) -> None:
     """Store a verdict in one step, unless the same is there, and note it in the run's record.
 
     Raises ``FailureError`` when it cannot be written.
     """
-    path = path_of(archive, verdict.run_id, verdict.verdict_id)
+    path = verdict_path(archive, verdict.run_id, verdict.verdict_id)
     same = False
     with suppress(FailureError):  # a file that is damaged or absent is written again: it follows from the games
-        there = read(archive, path)
+        there = load_verdict(archive, path)
         same = (there.accepted, there.counts) == (verdict.accepted, verdict.counts)
     if not same:
-        archive.save(path, verdict)
+        archive.write_record(path, verdict)
     archive.update_run(
         verdict.run_id,
         lambda known: known and structs.replace(known, verdicts=tuple(sorted({*known.verdicts, verdict.verdict_id}))),
     )
 
 
-def read(archive: Archive, path: PurePath) -> SprtVerdict:
+def load_verdict(archive: Archive, path: PurePath) -> SprtVerdict:
     """The verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    verdict = archive.load(path, SprtVerdict)
+    verdict = archive.load_record(path, SprtVerdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
         raise FailureError(f"{path} is damaged (it is verdict {verdict.verdict_id} of run {verdict.run_id})")
     return verdict
 
 
-def files(archive: Archive) -> list[PurePath]:
+def list_verdict_files(archive: Archive) -> list[PurePath]:
     """The files that are named like verdicts, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/run=[^/]*/{VERDICT_ID.pattern}\.json")
-    return [path for path in archive.files_below(FOLDER) if named.fullmatch(archive.name_of(path))]
+    return [path for path in archive.list_files_below(FOLDER) if named.fullmatch(archive.relative_name(path))]
 
 
-def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
+def read_outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
     """[P] outcomes of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
 
     ``P`` is ``most`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
     """
-    record, ranges = archive.run(run_id), archive.ranges(run_id)
+    record, ranges = archive.find_run(run_id), archive.list_effective_ranges(run_id)
     if record is None:
         return np.empty(0, np.int8)
-    line = record.line
-    held = [line.pairs(0, each.first, each.end) for each in ranges]
+    line = record.unit_line
+    held = [line.pair_range(0, each.first, each.end) for each in ranges]
     found = np.full(min(most, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
     for each, (first, _) in zip(ranges, held, strict=True):
         if first >= len(found):
@@ -141,14 +149,14 @@ def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
     return found
 
 
-def known(found: NDArray[np.int8], first: int) -> NDArray[np.int8]:
+def select_known_outcomes(found: NDArray[np.int8], first: int) -> NDArray[np.int8]:
     """The outcomes from pair ``first`` to the next one that is unknown."""
     unknown = np.flatnonzero(found[first:] == UNKNOWN)
     return found[first : first + unknown[0]] if len(unknown) else found[first:]
 
 
-def trial(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> SequentialTest:
+def run_sequential_test(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> SequentialTest:
     """The test over the games that the archive holds."""
     begun = SequentialTest(hypotheses, most)
-    begun.take(known(outcomes(archive, run_id, most), 0))
+    begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, most), 0))
     return begun

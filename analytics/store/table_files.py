@@ -17,52 +17,54 @@ from numpy.typing import NDArray
 
 from analytics.store.blocks import RangeGames
 from analytics.store.files.backend import Backend
-from analytics.store.parquet.metadata import footer_of
-from analytics.store.ranges import UnitLine, range_named
-from analytics.store.schema import TABLES
+from analytics.store.parquet.metadata import read_footer
+from analytics.store.ranges import UnitLine, parse_file_name
+from analytics.store.schema import TABLE_SCHEMAS
 from quarto.batch import Games
 from quarto.errors import FailureError
 from quarto.jit import kernel
 from quarto.rules import PIECES
 
-Read = TypeVar("Read")
+RowsT = TypeVar("RowsT")
 
-VERIFY = "see 'qarena archive verify'"
+VERIFY_REMEDY = "see 'qarena archive verify'"
 
 
-def read_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
+def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
     """Read the table in a file that is named by its content. Raises as ``file_parts`` does."""
-    parts = [*file_parts(backend, path, schema)]
+    parts = [*read_file_frames(backend, path, schema)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
 
-def file_parts(backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None) -> Iterator[pl.DataFrame]:
+def read_file_frames(
+    backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
+) -> Iterator[pl.DataFrame]:
     """The table in a file that is named by its content, in parts of so many rows, or as one part.
 
     Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` for a damaged one.
     """
     try:
-        yield from checked_parts(backend, path, schema, rows)
+        yield from decode_file_frames(backend, path, schema, rows)
     except ValueError as error:
-        raise damaged(path, error) from error
+        raise damaged_file_error(path, error) from error
 
 
-def checked_parts(
+def decode_file_frames(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
     """The same, but raises ``ValueError`` with the fault of a damaged file."""
     try:
         with backend.open(path) as file:
-            yield from _parts(file, schema, count_rows(file, path.name), rows)
+            yield from _decode_frames(file, schema, count_rows(file, path.name), rows)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror or error}") from error
 
 
-def damaged(path: PurePath, reason: object) -> FailureError:
+def damaged_file_error(path: PurePath, reason: object) -> FailureError:
     """The error for a file with wrong content."""
-    return FailureError(f"{path} {reason}: {VERIFY}")
+    return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 
 def count_rows(file: io.BufferedIOBase, name: str) -> int:
@@ -70,34 +72,34 @@ def count_rows(file: io.BufferedIOBase, name: str) -> int:
 
     Raises ``ValueError`` if the file is not what its ``name`` says.
     """
-    known = range_named(name)
+    known = parse_file_name(name)
     if known is None:
         raise ValueError("has not the name of a table's file")
-    if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.check):
+    if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.checksum):
         raise ValueError("has other bytes than its name says: some have changed since it was written")
-    rows = footer_of(file).rows
+    rows = read_footer(file).rows
     if rows > known.most_rows:
         raise ValueError(f"has {rows:,} rows: its {known.units:,} units have no table of more than {known.most_rows:,}")
     return rows
 
 
-def _parts(file: io.BufferedIOBase, schema: pl.Schema, whole: int, rows: int | None) -> Iterator[pl.DataFrame]:
+def _decode_frames(file: io.BufferedIOBase, schema: pl.Schema, whole: int, rows: int | None) -> Iterator[pl.DataFrame]:
     file.seek(0)
-    scanned = _read(lambda: pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False))
-    found = _read(scanned.collect_schema)
+    scanned = _call_polars(lambda: pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False))
+    found = _call_polars(scanned.collect_schema)
     if found != schema:
         raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
     for first in range(0, whole, rows or max(1, whole)):  # no name is given to a part: its reader alone keeps it
-        yield _without_nulls(_read(scanned.slice(first, rows or whole).collect))
+        yield _check_no_nulls(_call_polars(scanned.slice(first, rows or whole).collect))
 
 
-def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
+def _check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
     if sum(part.null_count().row(0)):
         raise ValueError("holds nulls")
     return part
 
 
-def _read(read: Callable[[], Read]) -> Read:
+def _call_polars(read: Callable[[], RowsT]) -> RowsT:
     """What Polars reads of a file. Raises ``ValueError`` for one that it cannot read."""
     try:
         return read()
@@ -107,20 +109,20 @@ def _read(read: Callable[[], Read]) -> Read:
 
 def select_units(rows: pl.DataFrame, line: UnitLine, first: int, end: int) -> pl.DataFrame:
     """Select the rows of ``games`` or ``plies`` that are of the units from ``first`` to before ``end``."""
-    unit = line.units_of(rows["game_id"].to_numpy())
+    unit = line.compute_units(rows["game_id"].to_numpy())
     return rows.filter(pl.Series((first <= unit) & (unit < end)))
 
 
-def games_in(backend: Backend, games: PurePath, plies: PurePath) -> RangeGames:
+def load_games(backend: Backend, games: PurePath, plies: PurePath) -> RangeGames:
     """Read the games in a file of ``games`` and its file of ``plies``.
 
     Raises ``FileNotFoundError`` for a missing file, ``FailureError`` for a damaged one.
     """
-    frame, rows = (read_file(backend, path, TABLES[path.parts[-3]]) for path in (games, plies))
-    return games_of_file(frame, rows, plies)
+    frame, rows = (read_table_file(backend, path, TABLE_SCHEMAS[path.parts[-3]]) for path in (games, plies))
+    return build_checked_games(frame, rows, plies)
 
 
-def games_of_file(frame: pl.DataFrame, rows: pl.DataFrame, path: PurePath) -> RangeGames:
+def build_checked_games(frame: pl.DataFrame, rows: pl.DataFrame, path: PurePath) -> RangeGames:
     """Build the games from rows of ``games`` and of ``plies``, which come from the file at ``path``.
 
     Raises ``FailureError`` unless the games have as many plies as there are rows.
@@ -128,20 +130,20 @@ def games_of_file(frame: pl.DataFrame, rows: pl.DataFrame, path: PurePath) -> Ra
     plies = np.array(frame["plies"])  # a copy: kernels take arrays that may be written to
     expected = int(np.clip(plies, 0, PIECES).sum(dtype=np.int64))
     if len(rows) != expected:
-        raise damaged(path, f"has {len(rows)} rows, the games of its range have {expected} plies")
-    return games_of(frame, rows)
+        raise damaged_file_error(path, f"has {len(rows)} rows, the games of its range have {expected} plies")
+    return build_games(frame, rows)
 
 
-def games_of(frame: pl.DataFrame, rows: pl.DataFrame) -> RangeGames:
+def build_games(frame: pl.DataFrame, rows: pl.DataFrame) -> RangeGames:
     """The games in rows of ``games`` and of ``plies``, as many as these say."""
-    ends = ends_of(frame)
+    ends = build_games_without_plies(frame)
     games = Games.zeros(len(frame))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
         scatter(np.array(rows[column]), games.plies, matrix)
     return RangeGames(np.array(frame["game_id"]), np.array(frame["opening"]), games)
 
 
-def ends_of(frame: pl.DataFrame) -> Games:
+def build_games_without_plies(frame: pl.DataFrame) -> Games:
     """The games in rows of ``games``, without their plies."""
     nothing, ending = np.empty((PIECES, 0), np.int8), frame["ending"].to_physical().cast(pl.Int8)
     return Games(nothing, nothing, np.array(frame["plies"]), np.array(frame["winner"]), np.array(ending))

@@ -12,19 +12,21 @@ from typing import Any
 
 # Control characters; characters that change the direction of writing, separate lines or have no width; tags. The same
 # expression is valid in Python and in Rust, which is Polars' (``\ud800`` is not: no text of Polars has surrogates).
-HIDDEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+HIDDEN_CHARACTERS = (
+    r"\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+)
 SURROGATES = r"\ud800-\udfff"  # no file can hold them
-MOST_CHARACTERS = 1 << 16  # of a line
-MOST_TYPED = 1 << 20  # of a text that may have several lines
-DEEPEST = 64  # levels of nested values
-SHOWN = 400  # characters of a text of data in a message
-ENDS = "\t\n"  # that a typed text may have
+MAX_CHARACTERS = 1 << 16  # of a line
+MAX_TYPED = 1 << 20  # of a text that may have several lines
+MAX_LEVELS = 64  # levels of nested values
+MESSAGE_CHARACTERS = 400  # characters of a text of data in a message
+TABS_AND_LINE_ENDS = "\t\n"  # that a typed text may have
 
-_HIDDEN = re.compile(f"[{HIDDEN}{SURROGATES}]")
-_HIDDEN_BUT_ENDS = re.compile(f"(?![{ENDS}])[{HIDDEN}{SURROGATES}]")
+_HIDDEN = re.compile(f"[{HIDDEN_CHARACTERS}{SURROGATES}]")
+_HIDDEN_IN_TYPED = re.compile(f"(?![{TABS_AND_LINE_ENDS}])[{HIDDEN_CHARACTERS}{SURROGATES}]")
 
 
-def make_visible(text: str, keep: str = "") -> str:
+def escape_hidden(text: str, keep: str = "") -> str:
     """Return a text with escapes in the place of hidden characters, those in ``keep`` excepted."""
     return _HIDDEN.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
 
@@ -33,7 +35,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def make_visible_json(text: str) -> str:
+def escape_hidden_json(text: str) -> str:
     """Return the same JSON with escapes in the place of hidden characters; line ends stay."""
     return _HIDDEN.sub(lambda match: match[0] if match[0] == "\n" else _escape_json(match[0]), text)
 
@@ -43,16 +45,16 @@ def _escape_json(character: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def as_line(text: str, most: int = SHOWN) -> str:
+def to_line(text: str, most: int = MESSAGE_CHARACTERS) -> str:
     """Return a text as one line without hidden characters, of at most ``most`` characters and an ellipsis."""
-    line = make_visible(" ".join(text[: 8 * most].split()))
+    line = escape_hidden(" ".join(text[: 8 * most].split()))
     return line if len(line) <= most and len(text) <= 8 * most else f"{line[:most]}…"
 
 
-def as_typed_text(text: str) -> str:
+def to_typed_text(text: str) -> str:
     """Return a text that was typed or raised as a record holds it: its hidden characters visible, and not too long."""
-    visible = make_visible(text, ENDS)
-    return visible if len(visible) <= MOST_TYPED else f"{visible[: MOST_TYPED - 1]}…"
+    visible = escape_hidden(text, TABS_AND_LINE_ENDS)
+    return visible if len(visible) <= MAX_TYPED else f"{visible[: MAX_TYPED - 1]}…"
 
 
 def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
@@ -61,15 +63,15 @@ def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
     ``typed_keys`` are keys of the outermost mapping and of the one under ``learned``. Raises ``ValueError`` for the
     first wrong text, and for values that are nested too deeply.
     """
-    for text, is_typed in _texts_in(values, typed_keys):
-        most, hidden = (MOST_TYPED, _HIDDEN_BUT_ENDS) if is_typed else (MOST_CHARACTERS, _HIDDEN)
+    for text, is_typed in _iterate_texts(values, typed_keys):
+        most, hidden = (MAX_TYPED, _HIDDEN_IN_TYPED) if is_typed else (MAX_CHARACTERS, _HIDDEN)
         if len(text) > most:
             raise ValueError(f"{text[:40]!a} goes on for {len(text):,} characters, and a text has at most {most:,}")
         if hidden.search(text):
             raise ValueError(f"{text!a:.80} has characters that are not shown")
 
 
-def _texts_in(values: Any, typed_keys: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+def _iterate_texts(values: Any, typed_keys: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
     """Yield the texts in JSON values, and whether each may have several lines."""
     learned = values.get("learned") if isinstance(values, dict) else None
     waiting: list[tuple[Any, int, bool]] = [(values, 0, False)]
@@ -77,8 +79,8 @@ def _texts_in(values: Any, typed_keys: tuple[str, ...]) -> Iterator[tuple[str, b
         value, depth, is_typed = waiting.pop()
         if isinstance(value, str):
             yield value, is_typed
-        elif depth > DEEPEST:
-            raise ValueError(f"it is nested too deeply: more than {DEEPEST} levels")
+        elif depth > MAX_LEVELS:
+            raise ValueError(f"it is nested too deeply: more than {MAX_LEVELS} levels")
         elif isinstance(value, Mapping):
             holds_typed = value is values or value is learned
             for key, inner in value.items():

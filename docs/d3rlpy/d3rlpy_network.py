@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from agents.learning.policy import Policy
-from agents.network import PLANES, inputs, policy_of
-from analytics.exchange.turns import EpisodeOptions, episodes_of
+from agents.network import PLANES, build_inputs, to_policy
+from analytics.exchange.turns import EpisodeOptions, build_episodes
 from analytics.policies.derived.dataset import Dataset
-from analytics.store.blocks import games_at
+from analytics.store.blocks import select_games
 from quarto.batch import Games
-from quarto.errors import of_extra
-from quarto.observations import TURNS
+from quarto.errors import require_extra
+from quarto.observations import TURN_CODES
 
 NO_VALUE = -1000.0  # of an illegal action
 BATCH = 256
@@ -45,7 +45,7 @@ class D3rlpyNetwork:
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one thread, see below)
         """The network after ``steps``. The same on one machine and one version of PyTorch, whatever ``threads`` is."""
-        with of_extra("d3rlpy", "kind d3rlpy"):
+        with require_extra("d3rlpy", "kind d3rlpy"):
             import d3rlpy
             import torch
         torch.set_num_threads(1)  # so that sums are always in the same order
@@ -60,7 +60,7 @@ class D3rlpyNetwork:
         )
         network = algorithm.impl.modules.imitator if self.algorithm == "bc" else algorithm.impl.q_function[0]
         arrays = [each.numpy().astype(np.float64) for each in network.state_dict().values()]
-        return policy_of([(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)])
+        return to_policy([(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)])
 
     def _steps(self, dataset: Dataset, d3rlpy: Any) -> Any:
         """The turns of the first agents, as d3rlpy takes them."""
@@ -68,19 +68,19 @@ class D3rlpyNetwork:
         parts = []
         for seat in (0, 1):  # of the first agent: that of the game's number in its pair
             rows = chosen[dataset.game_id[chosen] & 1 == seat]
-            games = Games(*(np.ascontiguousarray(each) for each in games_at(dataset.games, rows)))
+            games = Games(*(np.ascontiguousarray(each) for each in select_games(dataset.games, rows)))
             options = EpisodeOptions(seat, 0, 1, 0)
-            parts.append(episodes_of(dataset.opening[rows], games, options, dataset.rules.tables))
+            parts.append(build_episodes(dataset.opening[rows], games, options, dataset.rules.tables))
         fields = []
         for episodes in parts:
             decided = np.ones(len(episodes.observations), bool)
             decided[episodes.final] = False
             ends = np.zeros((2, len(episodes.actions)), np.float32)
             ends[0, episodes.last], ends[1, episodes.last] = episodes.terminated, ~episodes.terminated
-            seen = inputs(episodes.observations[decided], episodes.masks[decided])
+            seen = build_inputs(episodes.observations[decided], episodes.masks[decided])
             fields.append((seen.astype(np.float32), episodes.actions, episodes.rewards, *ends))
         columns = (np.concatenate(each) for each in zip(*fields, strict=True))
-        return d3rlpy.dataset.MDPDataset(*columns, action_space=d3rlpy.ActionSpace.DISCRETE, action_size=TURNS)
+        return d3rlpy.dataset.MDPDataset(*columns, action_space=d3rlpy.ActionSpace.DISCRETE, action_size=TURN_CODES)
 
     def _algorithm(self, d3rlpy: Any, torch: Any) -> Any:
         encoder = d3rlpy.models.VectorEncoderFactory([*self.units])

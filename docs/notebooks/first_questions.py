@@ -15,9 +15,9 @@ def _():
     import marimo as mo
 
     import analytics
-    from analytics.questions.cookbook import query
+    from analytics.questions.cookbook import read_query
 
-    return alt, analytics, mo, query
+    return alt, analytics, mo, read_query
 
 
 @app.cell

@@ -21,11 +21,11 @@ def _():
 
     import analytics
     from analytics.exact.game_review import review_game
-    from analytics.questions.ratings import ratings
+    from analytics.questions.ratings import compute_ratings
     from quarto.notation import format_game
     from quarto.rules import CLASSIC
 
-    return CLASSIC, Path, alt, analytics, format_game, mo, ratings, review_game, subprocess, sys, tempfile
+    return CLASSIC, Path, alt, analytics, format_game, mo, compute_ratings, review_game, subprocess, sys, tempfile
 
 
 @app.cell

@@ -9,9 +9,9 @@ extra ``rl``: without it the import raises ``MissingExtraError``. docs/rl.md sho
 
 from __future__ import annotations
 
-from quarto.errors import of_extra
+from quarto.errors import require_extra
 
-with of_extra("rl", "quarto.env"):
+with require_extra("rl", "quarto.env"):
     import gymnasium
     import pettingzoo
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.errors import RequestError, nearest, of_extra
+from quarto.errors import RequestError, describe_valid_names, require_extra
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.position import Position, board
 from quarto.rules import NONE, PIECES, SIDE
 
-Image = NDArray[np.uint8]  # [height, width, 3]
+ImageArray = NDArray[np.uint8]  # [height, width, 3]
 
 RENDER_MODES = ["human", "ansi", "rgb_array"]
 FRAMES_PER_SECOND = 2
@@ -21,13 +21,13 @@ FRAMES_PER_SECOND = 2
 SQUARE_SIDE = 64  # pixels of a cell
 GAP = 16  # between the board and the pieces left
 HEIGHT, WIDTH = (SIDE + 1) * SQUARE_SIDE + GAP, 2 * SIDE * SQUARE_SIDE + GAP
-PAPER, CELL, EDGE = (250, 248, 242), (235, 229, 214), (120, 110, 95)
+PAPER_COLOUR, CELL_COLOUR, EDGE_COLOUR = (250, 248, 242), (235, 229, 214), (120, 110, 95)
 # Okabe and Ito's orange and blue: told apart by everybody.
-COLOURED, PLAIN = (230, 159, 0), (0, 114, 178)
+COLOURED_PIECE_COLOUR, UNCOLOURED_PIECE_COLOUR = (230, 159, 0), (0, 114, 178)
 HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
 
 
-def text_of(position: Position) -> str:
+def render_text(position: Position) -> str:
     """The board with its coordinates, the piece in hand and the pieces left, each piece as its hex digit."""
     pieces = ["." if piece == NONE else format_piece(piece) for piece in board(position)]
     rows = [f"{digit} {' '.join(pieces[SIDE * row : SIDE * row + SIDE])}" for row, digit in enumerate(ROW_DIGITS)]
@@ -37,7 +37,7 @@ def text_of(position: Position) -> str:
 
 
 @functools.cache
-def _picture(piece: int) -> Image:
+def _render_piece(piece: int) -> ImageArray:
     """A piece on a cell, [64, 64, 3]: high ones are larger, solid ones have no hole, square ones have corners."""
     across = np.abs(np.arange(SQUARE_SIDE) - (SQUARE_SIDE - 1) / 2)
     square = np.maximum(across[:, None], across)
@@ -45,32 +45,32 @@ def _picture(piece: int) -> Image:
     inside = distance <= (HIGH_REACH if piece & 8 else LOW_REACH)
     if not piece & 2:
         inside &= distance > HOLE_REACH
-    picture = np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL, np.uint8)
-    picture[inside] = COLOURED if piece & 4 else PLAIN
-    return _edged(picture)
+    picture = np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8)
+    picture[inside] = COLOURED_PIECE_COLOUR if piece & 4 else UNCOLOURED_PIECE_COLOUR
+    return _draw_edge(picture)
 
 
-def _edged(picture: Image) -> Image:
+def _draw_edge(picture: ImageArray) -> ImageArray:
     for edge in (0, -1):
-        picture[edge] = picture[:, edge] = EDGE
+        picture[edge] = picture[:, edge] = EDGE_COLOUR
     return picture
 
 
-def image_of(position: Position) -> Image:
+def render_image(position: Position) -> ImageArray:
     """The board, beside it the pieces left, each on a square, and the piece in hand: [336, 528, 3] uint8."""
-    image = np.full((HEIGHT, WIDTH, 3), PAPER, np.uint8)
-    empty = _edged(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL, np.uint8))
+    image = np.full((HEIGHT, WIDTH, 3), PAPER_COLOUR, np.uint8)
+    empty = _draw_edge(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
 
-    def draw(piece: int, top: int, left: int) -> None:
-        image[top : top + SQUARE_SIDE, left : left + SQUARE_SIDE] = empty if piece == NONE else _picture(piece)
+    def draw_square(piece: int, top: int, left: int) -> None:
+        image[top : top + SQUARE_SIDE, left : left + SQUARE_SIDE] = empty if piece == NONE else _render_piece(piece)
 
     first_left = SIDE * SQUARE_SIDE + GAP
     for index, piece in enumerate(board(position)):
         top, left = SQUARE_SIDE * (index // SIDE), SQUARE_SIDE * (index % SIDE)
-        draw(piece, top, left)
+        draw_square(piece, top, left)
         if position.available >> index & 1:
-            draw(index, top, first_left + left)
-    draw(position.hand, SIDE * SQUARE_SIDE + GAP, 0)
+            draw_square(index, top, first_left + left)
+    draw_square(position.hand, SIDE * SQUARE_SIDE + GAP, 0)
     return image
 
 
@@ -79,7 +79,7 @@ class Renderer:
 
     def __init__(self, mode: str | None) -> None:
         if mode is not None and mode not in RENDER_MODES:
-            raise RequestError(f"render_mode {mode!r} does not exist{nearest(mode, RENDER_MODES)}")
+            raise RequestError(f"render_mode {mode!r} does not exist{describe_valid_names(mode, RENDER_MODES)}")
         self.mode = mode
         self._window: Any = None
         self._clock: Any = None
@@ -88,19 +88,19 @@ class Renderer:
         """Everything but the window: a copy opens it again."""
         return {"mode": self.mode, "_window": None, "_clock": None}
 
-    def watched(self, position: Position) -> None:
+    def show_position(self, position: Position) -> None:
         """Show a position that has just come about, if somebody watches."""
         if self.mode == "human":
-            self._show(image_of(position))
+            self._show_image(render_image(position))
 
-    def rendered(self, position: Position) -> str | Image | None:
+    def render(self, position: Position) -> str | ImageArray | None:
         """The position as text or as an image; ``None`` without a mode, and where the window shows it already."""
         if self.mode == "ansi":
-            return text_of(position)
-        return image_of(position) if self.mode == "rgb_array" else None
+            return render_text(position)
+        return render_image(position) if self.mode == "rgb_array" else None
 
-    def _show(self, image: Image) -> None:
-        with of_extra("rl", "render_mode 'human'"):
+    def _show_image(self, image: ImageArray) -> None:
+        with require_extra("rl", "render_mode 'human'"):
             import pygame
         if self._window is None:
             pygame.display.init()

@@ -12,7 +12,7 @@ from pettingzoo.utils import wrappers
 
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.notation import format_game
-from quarto.observations import ACTIONS, SHAPE, StepwiseGame, mask, observation, rules_named
+from quarto.observations import ACTIONS, SHAPE, StepwiseGame, encode_pieces, resolve_rules, unpack_mask
 from quarto.rules import NONE, Rules
 
 SEATS = ("seat_0", "seat_1")
@@ -45,7 +45,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
     def __init__(self, rules: Rules | str = "classic", render_mode: str | None = None) -> None:
         super().__init__()
-        self.rules = rules_named(rules)
+        self.rules = resolve_rules(rules)
         self.render_mode = render_mode
         self.possible_agents = [*SEATS]
         seen = spaces.Dict(
@@ -68,7 +68,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin a new game. Nothing here is random: the seed and the options have no effect."""
         self._start()
-        self._renderer.watched(self.game.position)
+        self._renderer.show_position(self.game.position)
 
     def _start(self) -> None:
         self.game = StepwiseGame(self.rules)
@@ -82,7 +82,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
     def observe(self, agent: str) -> dict[str, NDArray[np.int8]]:
         legal = self.game.legal if agent == self.agent_selection else 0
-        return {"observation": observation(self.game.pieces), "action_mask": mask(legal)}
+        return {"observation": encode_pieces(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
         """Take the decision of the selected seat; after the end of the game, with ``None``, take it out of the game."""
@@ -96,7 +96,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         if self.game.over:
             self._end()
         self.agent_selection = SEATS[self.game.seat]
-        self._renderer.watched(self.game.position)
+        self._renderer.show_position(self.game.position)
 
     def _end(self) -> None:
         self.terminations = dict.fromkeys(SEATS, True)
@@ -108,7 +108,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
     def render(self) -> str | NDArray[np.uint8] | None:
         """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""
-        return self._renderer.rendered(self.game.position)
+        return self._renderer.render(self.game.position)
 
     def close(self) -> None:
         self._renderer.close()

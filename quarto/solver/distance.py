@@ -12,11 +12,11 @@ from typing import Any
 from numba import types
 
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import entry, inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, placed
-from quarto.solver.search import can_give, can_move, wins_at_once
-from quarto.solver.table import BUCKET, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, bucket_of, key_of
-from quarto.threats import SAFE_PIECES, danger
+from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.position import ALL_CELLS, place_piece
+from quarto.solver.search import can_give, can_move, can_win_at_once
+from quarto.solver.table import BUCKET_WORDS, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, find_bucket, proof_key
+from quarto.threats import SAFE_PIECES, danger_byte
 
 TABLE_PIECES = 8  # boards with more have keys that leave no room for four bounds
 VALUED_PIECES = 10  # up to here the value is asked for first: what is not decided is forced within no number
@@ -24,14 +24,14 @@ BOUND_BITS = 16  # two kinds of question, for each the least number of steps kno
 KEY_SHIFT = 12  # with the four bits that every key leaves: those of the bounds
 
 # (lanes, occupied, available, placements, rules, search) -> 1 or 0
-WITHIN = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
+WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
 
 
-@inlined
-def recall_within(key: int, placements: int, search: Any) -> int:
+@inline_function
+def recall_win_within(key: int, placements: int, search: Any) -> int:
     """1 if this many placements are known to be enough, 0 if they are known not to be, else -1."""
-    bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
-    for i in range(BUCKET):
+    bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
+    for i in range(BUCKET_WORDS):
         bounds = bucket[i] ^ key
         if bounds < uint64(1 << BOUND_BITS):
             known = int64(bounds >> uint64(8 * (placements & 1)))
@@ -42,16 +42,16 @@ def recall_within(key: int, placements: int, search: Any) -> int:
     return -1
 
 
-@inlined
-def remember_within(key: int, placements: int, answer: int, search: Any) -> None:
+@inline_function
+def remember_win_within(key: int, placements: int, answer: int, search: Any) -> None:
     """Store that this many placements are enough, or are not.
 
     Placements grow from question to question, so the last answer counts.
     """
-    bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
+    bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     at = uint64(8 * (placements & 1) + 4 * (1 - answer))
-    slot = int64((key >> uint64(BOUND_BITS)) & uint64(BUCKET - 1))
-    for i in range(BUCKET):
+    slot = int64((key >> uint64(BOUND_BITS)) & uint64(BUCKET_WORDS - 1))
+    for i in range(BUCKET_WORDS):
         word = bucket[i]
         if (word ^ key) < uint64(1 << BOUND_BITS):
             bound = int64((word >> at) & uint64(15))
@@ -63,8 +63,8 @@ def remember_within(key: int, placements: int, answer: int, search: Any) -> None
     bucket[slot] = key | uint64(step) << at
 
 
-@kernel(WITHIN)
-def _forced(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+@kernel(WITHIN_SIGNATURE)
+def _can_force_win(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
     """Even ``placements``: whether the next giver can force a win within them.
 
     Odd: whether the giver is lost within them.
@@ -72,14 +72,14 @@ def _forced(lanes: int, occupied: int, available: int, placements: int, rules: A
     Means nothing once ``search.stopped`` is 1.
     """
     losing = placements & 1
-    safe = available & SAFE_PIECES[danger(lanes, occupied, rules)]
+    safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
     if available == 0 or safe == 0:
         return int64(available != 0) & losing
     if placements < 2:
         return 0
     pieces = int64(popcount(occupied))
-    key = key_of(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
-    known = recall_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    key = proof_key(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
+    known = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
     if known >= 0:
         return known
     if pieces <= VALUED_PIECES:
@@ -94,31 +94,31 @@ def _forced(lanes: int, occupied: int, available: int, placements: int, rules: A
         while empty and not decided:  # a cell that saves the opponent from a win, or that wins for them
             cell = lowest_bit(empty)
             empty &= empty - 1
-            board, filled = placed(lanes, gift, cell), occupied | int64(1) << cell
-            decided = _forced(board, filled, rest, placements - 1, rules, search) == losing
+            board, filled = place_piece(lanes, gift, cell), occupied | int64(1) << cell
+            decided = _can_force_win(board, filled, rest, placements - 1, rules, search) == losing
         if not decided:
             answer = 1 - losing
     if pieces <= TABLE_PIECES and search.stopped == 0:
-        remember_within(key, placements, answer, search)
+        remember_win_within(key, placements, answer, search)
     return answer
 
 
-forced = entry(_forced)
+can_force_win = to_external_kernel(_can_force_win)
 
 
-@kernel(WITHIN)
-def _forced_move(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+@kernel(WITHIN_SIGNATURE)
+def _is_decided_within(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
     """Where the mover chooses. Odd ``placements``: whether they force a win within them; even: whether they lose."""
     winning = placements & 1
     if available == 0:
         return 0
-    if wins_at_once(lanes, occupied, available, rules):
+    if can_win_at_once(lanes, occupied, available, rules):
         return winning
     if placements < 2:
         return 0
     pieces = int64(popcount(occupied))
-    key = key_of(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
-    known = recall_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    key = proof_key(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
+    known = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
     if known >= 0:
         return known
     if pieces <= VALUED_PIECES:
@@ -133,12 +133,12 @@ def _forced_move(lanes: int, occupied: int, available: int, placements: int, rul
         while empty and answer != winning:
             cell = lowest_bit(empty)
             empty &= empty - 1
-            board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
-            if _forced_move(board, filled, rest, placements - 1, rules, search) == winning:
+            board, filled = place_piece(lanes, piece, cell), occupied | int64(1) << cell
+            if _is_decided_within(board, filled, rest, placements - 1, rules, search) == winning:
                 answer = winning
     if pieces <= TABLE_PIECES and search.stopped == 0:
-        remember_within(key, placements, answer, search)
+        remember_win_within(key, placements, answer, search)
     return answer
 
 
-forced_move = entry(_forced_move)
+is_decided_within = to_external_kernel(_is_decided_within)

@@ -17,33 +17,33 @@ from typing import Any
 
 from numba import types
 
-from quarto.bits import LANE, LANE_ONES, LANE_TOPS, lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import LANE_MASK, LANE_ONES, LANE_TOPS, lowest_bit, popcount
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
 from quarto.rules import CELLS
 from quarto.solver.table import DRAW, RULES_TYPE, WIN
 from quarto.threats import SAFE_PIECES
 
-LATE_CELLS = 6
+ENDGAME_CELLS = 6
 BYTES = uint64(0x0101_0101_0101_0101)
 WITHOUT_ZERO = uint64(0x00FF_00FF_00FF_00FF)  # the bytes of sets that lack cell 0
 WITHOUT_ONE = uint64(0x0000_FFFF_0000_FFFF)
 WITHOUT_TWO = uint64(0x0000_0000_FFFF_FFFF)
 BELOW_TOPS = uint64(0x7FFF_7FFF_7FFF_7FFF)
 
-Two = tuple[int, int]
-Four = tuple[int, int, int, int]
-Eight = tuple[int, int, int, int, int, int, int, int]
+TwoWords = tuple[int, int]
+FourWords = tuple[int, int, int, int]
+EightWords = tuple[int, int, int, int, int, int, int, int]
 
 
-@inlined
-def _byte_of(piece: int) -> int:
+@inline_function
+def _broadcast_piece_byte(piece: int) -> int:
     """The piece's byte, in all eight bytes of a word."""
     return uint64(piece | ((~piece & 15) << 4)) * BYTES
 
 
-@inlined
-def _without(word: int, cell: int, byte: int) -> int:
+@inline_function
+def _fill_cell(word: int, cell: int, byte: int) -> int:
     """The sets of a word that lack cell 0-2, after the piece of ``byte`` was placed on it; other bytes 0."""
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
@@ -54,8 +54,8 @@ def _without(word: int, cell: int, byte: int) -> int:
     return (word | ((word >> shift) & byte)) & keep
 
 
-@inlined
-def _to_five(sets: Eight, cell: int, byte: int) -> Four:
+@inline_function
+def _fill_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
     """The words after one of six cells was filled."""
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
@@ -66,15 +66,15 @@ def _to_five(sets: Eight, cell: int, byte: int) -> Four:
         return a | (b & byte), e | (f & byte), c | (d & byte), g | (h & byte)
     shift = uint64(8) << uint64(cell)
     return (
-        _without(a, cell, byte) | _without(e, cell, byte) << shift,
-        _without(b, cell, byte) | _without(f, cell, byte) << shift,
-        _without(c, cell, byte) | _without(g, cell, byte) << shift,
-        _without(d, cell, byte) | _without(h, cell, byte) << shift,
+        _fill_cell(a, cell, byte) | _fill_cell(e, cell, byte) << shift,
+        _fill_cell(b, cell, byte) | _fill_cell(f, cell, byte) << shift,
+        _fill_cell(c, cell, byte) | _fill_cell(g, cell, byte) << shift,
+        _fill_cell(d, cell, byte) | _fill_cell(h, cell, byte) << shift,
     )
 
 
-@inlined
-def _to_four(sets: Four, cell: int, byte: int) -> Two:
+@inline_function
+def _fill_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
     """The words after one of five cells was filled."""
     none, three, four, both = sets
     if cell == 4:
@@ -82,153 +82,153 @@ def _to_four(sets: Four, cell: int, byte: int) -> Two:
     if cell == 3:
         return none | (three & byte), four | (both & byte)
     shift = uint64(8) << uint64(cell)
-    low = _without(none, cell, byte) | _without(four, cell, byte) << shift
-    return low, _without(three, cell, byte) | _without(both, cell, byte) << shift
+    low = _fill_cell(none, cell, byte) | _fill_cell(four, cell, byte) << shift
+    return low, _fill_cell(three, cell, byte) | _fill_cell(both, cell, byte) << shift
 
 
-@inlined
-def _to_three(sets: Two, cell: int, byte: int) -> int:
+@inline_function
+def _fill_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
     """The word after one of four cells was filled."""
     none, three = sets
     if cell == 3:
         return none | (three & byte)
-    return _without(none, cell, byte) | _without(three, cell, byte) << (uint64(8) << uint64(cell))
+    return _fill_cell(none, cell, byte) | _fill_cell(three, cell, byte) << (uint64(8) << uint64(cell))
 
 
-@inlined
-def _to_two(word: int, cell: int, byte: int) -> int:
+@inline_function
+def _fill_one_of_three(word: int, cell: int, byte: int) -> int:
     """The four bytes after one of three cells was filled."""
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
-    left = _without(word, cell, byte)
+    left = _fill_cell(word, cell, byte)
     return (left | (left >> uint64(32)) << (uint64(8) << uint64(cell))) & uint64(0xFFFF_FFFF)
 
 
-@inlined
-def _safe(singles: int, available: int) -> int:
+@inline_function
+def _safe_pieces(singles: int, available: int) -> int:
     """The available pieces that win nowhere; the lowest byte of ``singles`` is the OR over the sets of one cell."""
     return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
 
 
-@inlined
-def _safe_of_two(word: int, available: int) -> int:
-    return _safe(word >> uint64(8) | word >> uint64(16), available)
+@inline_function
+def _safe_pieces_of_two(word: int, available: int) -> int:
+    return _safe_pieces(word >> uint64(8) | word >> uint64(16), available)
 
 
-@inlined
-def _safe_of_three(word: int, available: int) -> int:
-    return _safe(word >> uint64(8) | word >> uint64(16) | word >> uint64(32), available)
+@inline_function
+def _safe_pieces_of_three(word: int, available: int) -> int:
+    return _safe_pieces(word >> uint64(8) | word >> uint64(16) | word >> uint64(32), available)
 
 
-@inlined
-def _safe_of_four(sets: Two, available: int) -> int:
+@inline_function
+def _safe_pieces_of_four(sets: TwoWords, available: int) -> int:
     word = sets[0]
-    return _safe(word >> uint64(8) | word >> uint64(16) | word >> uint64(32) | sets[1], available)
+    return _safe_pieces(word >> uint64(8) | word >> uint64(16) | word >> uint64(32) | sets[1], available)
 
 
-@inlined
-def _safe_of_five(sets: Four, available: int) -> int:
+@inline_function
+def _safe_pieces_of_five(sets: FourWords, available: int) -> int:
     word = sets[0]
-    return _safe(word >> uint64(8) | word >> uint64(16) | word >> uint64(32) | sets[1] | sets[2], available)
+    return _safe_pieces(word >> uint64(8) | word >> uint64(16) | word >> uint64(32) | sets[1] | sets[2], available)
 
 
-@inlined
-def _wins_with_two(word: int, available: int) -> int:
+@inline_function
+def _can_win_giving_two(word: int, available: int) -> int:
     """Whether the giver of one of the last two pieces wins: the last piece then wins on either cell."""
-    safe = _safe_of_two(word, available)
+    safe = _safe_pieces_of_two(word, available)
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        pair = (word >> uint64(24)) & _byte_of(gift)
-        last = _byte_of(lowest_bit(available & ~(int64(1) << gift))) & uint64(255)
+        pair = (word >> uint64(24)) & _broadcast_piece_byte(gift)
+        last = _broadcast_piece_byte(lowest_bit(available & ~(int64(1) << gift))) & uint64(255)
         if (pair | word >> uint64(8)) & last != uint64(0) and (pair | word >> uint64(16)) & last != uint64(0):
             return 1
     return 0
 
 
-@inlined
-def _place_three(word: int, available: int, hand: int, question: int) -> int:
+@inline_function
+def _can_place_three(word: int, available: int, hand: int, question: int) -> int:
     """Whether the player who places on one of three cells can win, or can at least draw."""
-    byte = _byte_of(hand)
+    byte = _broadcast_piece_byte(hand)
     for cell in range(3):
-        left = _to_two(word, cell, byte)
+        left = _fill_one_of_three(word, cell, byte)
         if question == DRAW:  # any safe gift does: who gave it has no other placement to fear
-            if _safe_of_two(left, available) != 0:
+            if _safe_pieces_of_two(left, available) != 0:
                 return 1
-        elif _wins_with_two(left, available):
+        elif _can_win_giving_two(left, available):
             return 1
     return 0
 
 
-@inlined
-def _give_three(word: int, available: int, safe: int, question: int) -> int:
+@inline_function
+def _can_give_three(word: int, available: int, safe: int, question: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _place_three(word, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_place_three(word, available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0
 
 
-@inlined
-def _place_four(sets: Two, available: int, hand: int, question: int) -> int:
-    byte = _byte_of(hand)
+@inline_function
+def _can_place_four(sets: TwoWords, available: int, hand: int, question: int) -> int:
+    byte = _broadcast_piece_byte(hand)
     for cell in range(4):
-        left = _to_three(sets, cell, byte)
-        if _give_three(left, available, _safe_of_three(left, available), question):
+        left = _fill_one_of_four(sets, cell, byte)
+        if _can_give_three(left, available, _safe_pieces_of_three(left, available), question):
             return 1
     return 0
 
 
 @kernel(types.int64(types.uint64, types.uint64, types.int64, types.int64, types.int64))
-def _give_four(none: int, three: int, available: int, safe: int, question: int) -> int:
+def _can_give_four(none: int, three: int, available: int, safe: int, question: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _place_four((none, three), available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_place_four((none, three), available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0
 
 
-@inlined
-def _place_five(sets: Four, available: int, hand: int, question: int) -> int:
-    byte = _byte_of(hand)
+@inline_function
+def _can_place_five(sets: FourWords, available: int, hand: int, question: int) -> int:
+    byte = _broadcast_piece_byte(hand)
     for cell in range(5):
-        left = _to_four(sets, cell, byte)
-        safe = _safe_of_four(left, available)
-        if safe != 0 and _give_four(left[0], left[1], available, safe, question):
+        left = _fill_one_of_five(sets, cell, byte)
+        safe = _safe_pieces_of_four(left, available)
+        if safe != 0 and _can_give_four(left[0], left[1], available, safe, question):
             return 1
     return 0
 
 
-@inlined
-def _give_five(sets: Four, available: int, safe: int, question: int) -> int:
+@inline_function
+def _can_give_five(sets: FourWords, available: int, safe: int, question: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _place_five(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_place_five(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0
 
 
-@inlined
-def _place_six(sets: Eight, available: int, hand: int, question: int) -> int:
+@inline_function
+def _can_place_six(sets: EightWords, available: int, hand: int, question: int) -> int:
     """The cells that leave the fewest safe gifts come first."""
-    byte, counts = _byte_of(hand), int64(0)
+    byte, counts = _broadcast_piece_byte(hand), int64(0)
     for cell in range(6):
-        safe = _safe_of_five(_to_five(sets, cell, byte), available)
+        safe = _safe_pieces_of_five(_fill_one_of_six(sets, cell, byte), available)
         counts |= int64(popcount(uint64(safe))) << (4 * cell)
     for count in range(1, 6):
         for cell in range(6):
             if (counts >> (4 * cell)) & 15 == count:
-                left = _to_five(sets, cell, byte)
-                if _give_five(left, available, _safe_of_five(left, available), question):
+                left = _fill_one_of_six(sets, cell, byte)
+                if _can_give_five(left, available, _safe_pieces_of_five(left, available), question):
                     return 1
     return 0
 
 
-@inlined
-def _shared(lanes: int, filled: int) -> int:
+@inline_function
+def _shared_values(lanes: int, filled: int) -> int:
     """The byte of values that the pieces on the cells of ``filled`` (all four lanes) share; all if there are none."""
     ones, zeros = lanes & filled, ~lanes & filled
     lacking = ~(((ones & BELOW_TOPS) + BELOW_TOPS) | ones) & LANE_TOPS  # a lane without ones has its highest bit set
@@ -239,8 +239,8 @@ def _shared(lanes: int, filled: int) -> int:
     return (low & uint64(15)) | (high & uint64(15)) << uint64(4)
 
 
-@inlined
-def _sets_of(lanes: int, occupied: int, rules: Any) -> Eight:
+@inline_function
+def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
     """The sets of a board with at most six empty cells, numbered from the lowest."""
     a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
     e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)
@@ -251,10 +251,10 @@ def _sets_of(lanes: int, occupied: int, rules: Any) -> Eight:
         empty &= empty - 1
         for k in range(rules.lines_through):
             line = rules.through[cell, k]
-            missing = int64(line & LANE) & open_cells
+            missing = int64(line & LANE_MASK) & open_cells
             if missing & ((int64(1) << cell) - 1):
                 continue  # seen at the line's lowest empty cell
-            shared = _shared(lanes, line & (uint64(occupied) * LANE_ONES))
+            shared = _shared_values(lanes, line & (uint64(occupied) * LANE_ONES))
             cells, members, number = open_cells, int64(0), int64(0)
             while cells:
                 members |= ((missing >> lowest_bit(cells)) & 1) << number
@@ -273,38 +273,40 @@ def _sets_of(lanes: int, occupied: int, rules: Any) -> Eight:
 
 
 # (lanes, occupied, available, safe gifts or piece in hand, question, rules) -> yes or no
-LATE_QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE)
+ENDGAME_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE)
 
 
-@kernel(LATE_QUESTION)
-def can_place_late(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any) -> int:
+@kernel(ENDGAME_SIGNATURE)
+def can_place_in_endgame(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any) -> int:
     """Whether the mover with ``hand``, which wins nowhere, can win or at least draw (1 or 0): six cells at most."""
-    sets = _sets_of(lanes, occupied, rules)
+    sets = _build_needed_values(lanes, occupied, rules)
     cells = CELLS - int64(popcount(occupied))
     if cells == 6:
-        return _place_six(sets, available, hand, question)
+        return _can_place_six(sets, available, hand, question)
     if cells == 5:
-        return _place_five(sets[:4], available, hand, question)
+        return _can_place_five(sets[:4], available, hand, question)
     if cells == 4:
-        return _place_four(sets[:2], available, hand, question)
+        return _can_place_four(sets[:2], available, hand, question)
     if cells == 3:
-        return _place_three(sets[0], available, hand, question)
+        return _can_place_three(sets[0], available, hand, question)
     if question == WIN:
         return 0
     if cells == 1:
         return 1
-    pair = (sets[0] >> uint64(24)) & _byte_of(hand)  # two cells: the piece left must not win on the other one
-    safe = _safe(pair | sets[0] >> uint64(8), available) | _safe(pair | sets[0] >> uint64(16), available)
+    pair = (sets[0] >> uint64(24)) & _broadcast_piece_byte(
+        hand
+    )  # two cells: the piece left must not win on the other one
+    safe = _safe_pieces(pair | sets[0] >> uint64(8), available) | _safe_pieces(pair | sets[0] >> uint64(16), available)
     return int64(safe != 0)
 
 
-@kernel(LATE_QUESTION)
-def can_give_late(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any) -> int:
+@kernel(ENDGAME_SIGNATURE)
+def can_give_in_endgame(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any) -> int:
     """The same with six empty cells for the giver of one of the ``safe`` pieces."""
-    sets = _sets_of(lanes, occupied, rules)
+    sets = _build_needed_values(lanes, occupied, rules)
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _place_six(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_place_six(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0

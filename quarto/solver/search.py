@@ -21,24 +21,37 @@ import numpy as np
 from numba import types
 
 from quarto.bits import array_pointer, lowest_bit, popcount
-from quarto.jit import entry, inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, placed
+from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.position import ALL_CELLS, place_piece
 from quarto.rules import CELLS
-from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
-from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, fetch, key_of, recall, remember
-from quarto.threats import SAFE_PIECES, VALUES, cells_with, danger
+from quarto.solver.late import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
+from quarto.solver.table import (
+    CHILD_FIELDS,
+    DRAW,
+    RULES_TYPE,
+    SEARCH_TYPE,
+    prefetch_bucket,
+    proof_key,
+    recall_answer,
+    remember_answer,
+)
+from quarto.threats import SAFE_PIECES, VALUES, cells_with_value, danger_byte
 
 TABLE_PIECES = 9  # boards with more are not looked up: finding the canonical form costs more than it saves
-LATE_PIECES = CELLS - LATE_CELLS  # boards from here on are searched as they come
+ENDGAME_PIECES = CELLS - ENDGAME_CELLS  # boards from here on are searched as they come
 DISTINCT_PIECES = 6  # up to here children that are the same board up to symmetry are searched once
 
-LANES, SAFE, KEY, ORDER = range(FIELDS)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
+LANES, SAFE, KEY, ORDER = range(
+    CHILD_FIELDS
+)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
 # (lanes, occupied, available, safe gifts or piece in hand, question, rules, search) -> yes or no
-QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
+QUESTION_SIGNATURE = types.int64(
+    types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE
+)
 
 
-@inlined
-def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
+@inline_function
+def count_replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
     """The number of (cell, safe gift) answers to each gift that do not win at once: a byte each, gifts 0-7 and 8-15.
 
     On every cell each attribute value is looked up once, not once for each gift. After another piece was placed, the
@@ -52,7 +65,7 @@ def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int,
         others, here = open_cells & ~(int64(1) << cell), int64(1) << cell
         without, having = int64(0), int64(0)  # the values that finish a line elsewhere if this cell lacks, or has, them
         for value in range(VALUES):
-            mask = cells_with(lanes, occupied, value)
+            mask = cells_with_value(lanes, occupied, value)
             without |= int64((int64(rules.completes[mask]) & others) != 0) << value
             having |= int64((int64(rules.completes[mask | here]) & others) != 0) << value
         gifts = available
@@ -67,8 +80,8 @@ def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int,
     return low, high
 
 
-@inlined
-def fewest_replies(counts: tuple[int, int], gifts: int) -> int:
+@inline_function
+def find_gift_with_fewest_replies(counts: tuple[int, int], gifts: int) -> int:
     """The gift with the fewest replies and their number, as number << 8 | gift."""
     least = int64(1 << 30)
     while gifts:
@@ -79,45 +92,53 @@ def fewest_replies(counts: tuple[int, int], gifts: int) -> int:
     return least
 
 
-@inlined
-def children_at(search: Any, pieces: int) -> Any:
+@inline_function
+def child_buffer(search: Any, pieces: int) -> Any:
     """[CELLS, FIELDS] uint64: room for the children that have so many pieces."""
-    at = search.children + uint64(pieces * CELLS * FIELDS * 8)
-    return numba.carray(array_pointer(at), (CELLS, FIELDS), np.uint64)
+    at = search.children + uint64(pieces * CELLS * CHILD_FIELDS * 8)
+    return numba.carray(array_pointer(at), (CELLS, CHILD_FIELDS), np.uint64)
 
 
-@inlined
-def expand(lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any) -> int:
+@inline_function
+def generate_children(
+    lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any
+) -> int:
     """Place ``piece``, which is not in ``available``, on every cell: the boards that are left to search.
 
     Returns their number, or -1 if the player who placed is known to have one that answers ``question`` with yes. Left
     out are boards without a safe gift, known noes and, early, boards that are the same as another up to symmetry.
     """
     pieces = int64(popcount(occupied)) + 1
-    found, count, empty = children_at(search, pieces), int64(0), ~occupied & ALL_CELLS
+    found, count, empty = child_buffer(search, pieces), int64(0), ~occupied & ALL_CELLS
     while empty:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
-        safe = available & SAFE_PIECES[danger(board, filled, rules)]
+        board, filled = place_piece(lanes, piece, cell), occupied | int64(1) << cell
+        safe = available & SAFE_PIECES[danger_byte(board, filled, rules)]
         if safe == 0:
             continue
         if pieces <= TABLE_PIECES:
-            found[count, KEY] = key_of(board, filled, search)
-            fetch(found[count, KEY], pieces, search)
+            found[count, KEY] = proof_key(board, filled, search)
+            prefetch_bucket(found[count, KEY], pieces, search)
         found[count, LANES], found[count, SAFE] = board, uint64(safe)
         found[count, ORDER] = uint64(int64(popcount(safe)) << 8 | cell)
         count += 1
-    return count if pieces > TABLE_PIECES else unknown(found, count, occupied, available, question, rules, search)
+    return (
+        count
+        if pieces > TABLE_PIECES
+        else keep_unsolved_children(found, count, occupied, available, question, rules, search)
+    )
 
 
-@inlined
-def unknown(found: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+@inline_function
+def keep_unsolved_children(
+    found: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
+) -> int:
     """Keep those of the children of ``occupied`` that must be searched, with their promise: see ``expand``."""
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
         board, safe, key, order = found[i]
-        answer = recall(key, pieces, question, search)
+        answer = recall_answer(key, pieces, question, search)
         if answer == 1:
             return -1
         repeated = False
@@ -127,26 +148,26 @@ def unknown(found: Any, count: int, occupied: int, available: int, question: int
         if answer == 0 or repeated:
             continue
         cell = int64(order & uint64(255))
-        counts = replies(board, occupied | int64(1) << cell, available, rules)
+        counts = count_replies(board, occupied | int64(1) << cell, available, rules)
         found[kept, LANES], found[kept, SAFE], found[kept, KEY] = board, safe, key
-        found[kept, ORDER] = uint64(fewest_replies(counts, int64(safe)) >> 8 << 8 | cell)
+        found[kept, ORDER] = uint64(find_gift_with_fewest_replies(counts, int64(safe)) >> 8 << 8 | cell)
         kept += 1
     return kept
 
 
-@inlined
-def next_child(found: Any, i: int, count: int) -> None:
+@inline_function
+def bring_best_child_to(found: Any, i: int, count: int) -> None:
     """Bring the most promising of the children from ``i`` on to index ``i``."""
     best = i
     for j in range(i + 1, count):
         if found[j, ORDER] < found[best, ORDER]:
             best = j
     if best != i:
-        for field in range(FIELDS):
+        for field in range(CHILD_FIELDS):
             found[i, field], found[best, field] = found[best, field], found[i, field]
 
 
-@kernel(QUESTION)
+@kernel(QUESTION_SIGNATURE)
 def _can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover with ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
 
@@ -154,41 +175,41 @@ def _can_place(lanes: int, occupied: int, available: int, hand: int, question: i
     """
     pieces = int64(popcount(occupied)) + 1
     search.nodes += 1
-    if pieces > LATE_PIECES:
-        return can_place_late(lanes, occupied, available, hand, question, rules)
+    if pieces > ENDGAME_PIECES:
+        return can_place_in_endgame(lanes, occupied, available, hand, question, rules)
     search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
-    count = expand(lanes, occupied, available, hand, question, rules, search)
-    found, answer, i = children_at(search, pieces), int64(count < 0), int64(0)
+    count = generate_children(lanes, occupied, available, hand, question, rules, search)
+    found, answer, i = child_buffer(search, pieces), int64(count < 0), int64(0)
     while i < count and answer == 0 and search.stopped == 0:
-        next_child(found, i, count)
+        bring_best_child_to(found, i, count)
         board, safe, key, order = found[i]
         filled = occupied | int64(1) << int64(order & uint64(255))
-        known = recall(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
+        known = recall_answer(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
         answer = max(known, 0)
-        if pieces == LATE_PIECES:
+        if pieces == ENDGAME_PIECES:
             search.nodes += 1
-            answer = can_give_late(board, filled, available, int64(safe), question, rules)
-        gifts = int64(safe) if known < 0 and pieces < LATE_PIECES else int64(0)
+            answer = can_give_in_endgame(board, filled, available, int64(safe), question, rules)
+        gifts = int64(safe) if known < 0 and pieces < ENDGAME_PIECES else int64(0)
         counts = uint64(0), uint64(0)
         if gifts and pieces <= TABLE_PIECES:
-            counts = replies(board, filled, available, rules)
+            counts = count_replies(board, filled, available, rules)
         while gifts and answer == 0 and search.stopped == 0:
             gift = lowest_bit(gifts)
             if pieces <= TABLE_PIECES:
-                gift = fewest_replies(counts, gifts) & 255
+                gift = find_gift_with_fewest_replies(counts, gifts) & 255
             gifts &= ~(int64(1) << gift)
             rest = available & ~(int64(1) << gift)
             answer = 1 - _can_place(board, filled, rest, gift, 1 - question, rules, search)
         if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
-            remember(key, question, answer, search)
+            remember_answer(key, question, answer, search)
         i += 1
     return answer
 
 
-can_place = entry(_can_place)
+can_place = to_external_kernel(_can_place)
 
 
-@kernel(QUESTION)
+@kernel(QUESTION_SIGNATURE)
 def _can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
     """Whether the giver, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
     while safe:
@@ -199,27 +220,27 @@ def _can_give(lanes: int, occupied: int, available: int, safe: int, question: in
     return 0
 
 
-can_give = entry(_can_give)
+can_give = to_external_kernel(_can_give)
 
 
 MOVER_TABLE_PIECES = 11  # boards with more have no key of one word
 
 # (lanes, occupied, available, question, rules, search) -> 1 or 0
-MOVER_QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
+MOVER_QUESTION_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
 
 
-@inlined
-def wins_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
+@inline_function
+def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
     """Whether some available piece finishes a line."""
-    return bool((available & ~SAFE_PIECES[danger(lanes, occupied, rules)]) != 0)
+    return bool((available & ~SAFE_PIECES[danger_byte(lanes, occupied, rules)]) != 0)
 
 
-@kernel(MOVER_QUESTION)
+@kernel(MOVER_QUESTION_SIGNATURE)
 def _can_move(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
     if available == 0:
         return int64(question == DRAW)
-    if wins_at_once(lanes, occupied, available, rules):
+    if can_win_at_once(lanes, occupied, available, rules):
         return 1
     search.nodes += 1
     search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
@@ -232,16 +253,16 @@ def _can_move(lanes: int, occupied: int, available: int, question: int, rules: A
         while empty and answer == 0 and search.stopped == 0:
             cell = lowest_bit(empty)
             empty &= empty - 1
-            board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
-            if wins_at_once(board, filled, rest, rules):
+            board, filled = place_piece(lanes, piece, cell), occupied | int64(1) << cell
+            if can_win_at_once(board, filled, rest, rules):
                 continue
-            key = key_of(board, filled, search) if pieces <= MOVER_TABLE_PIECES else uint64(0)
-            known = recall(key, pieces, 1 - question, search) if pieces <= MOVER_TABLE_PIECES else int64(-1)
+            key = proof_key(board, filled, search) if pieces <= MOVER_TABLE_PIECES else uint64(0)
+            known = recall_answer(key, pieces, 1 - question, search) if pieces <= MOVER_TABLE_PIECES else int64(-1)
             theirs = known if known >= 0 else _can_move(board, filled, rest, 1 - question, rules, search)
             if known < 0 and pieces <= MOVER_TABLE_PIECES and search.stopped == 0:
-                remember(key, 1 - question, theirs, search)
+                remember_answer(key, 1 - question, theirs, search)
             answer = 1 - theirs
     return answer
 
 
-can_move = entry(_can_move)
+can_move = to_external_kernel(_can_move)

@@ -10,25 +10,34 @@ from numpy.typing import NDArray
 
 from quarto.batch import Batch
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import entry, inlined, int64, kernel, uint64
-from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, pieces_on, placed
+from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_pieces, place_piece
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.solver.distance import forced, forced_move
+from quarto.solver.distance import can_force_win, is_decided_within
 from quarto.solver.search import can_give, can_move, can_place
-from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, WIN, Base, record, words
-from quarto.threats import SAFE_PIECES, danger, winning_cells
+from quarto.solver.table import (
+    CHILD_FIELDS,
+    DRAW,
+    RULES_TYPE,
+    SEARCH_TYPE,
+    WIN,
+    TablebaseIndex,
+    allocate_table,
+    build_search_record,
+)
+from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
 
-POSITION = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
-STATE = (*POSITION, RULES_TYPE, SEARCH_TYPE)
-BATCH = (types.uint64[::1], types.uint16[::1], types.uint16[::1], types.int8[::1])  # the same of ``B`` positions
+POSITION_TYPES = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
+STATE_TYPES = (*POSITION_TYPES, RULES_TYPE, SEARCH_TYPE)
+BATCH_TYPES = (types.uint64[::1], types.uint16[::1], types.uint16[::1], types.int8[::1])  # the same of ``B`` positions
 ILLEGAL = np.int8(-128)  # instead of the value of a turn that is none
 
 
-@kernel(types.int64(*STATE))
-def _value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
+@kernel(types.int64(*STATE_TYPES))
+def _solve_value(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
     """The value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
 
     Means nothing once ``search.stopped`` is 1.
@@ -45,17 +54,17 @@ def _value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, 
         if can_move(lanes, occupied, available, WIN, rules, search):
             return 1
         return can_move(lanes, occupied, available, DRAW, rules, search) - 1
-    safe = available & SAFE_PIECES[danger(lanes, occupied, rules)]
+    safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
     if can_give(lanes, occupied, available, safe, WIN, rules, search):
         return 1
     return can_give(lanes, occupied, available, safe, DRAW, rules, search) - 1
 
 
-value_of = entry(_value_of)
+solve_value = to_external_kernel(_solve_value)
 
 
-@kernel(types.int64(types.int64, *STATE))
-def _distance_of(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
+@kernel(types.int64(types.int64, *STATE_TYPES))
+def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
     """Placements to the end if the winner hurries and the loser delays; ``value`` is that of the position."""
     left = CELLS - int64(popcount(occupied))
     if value == 0:
@@ -65,9 +74,9 @@ def _distance_of(value: int, lanes: int, occupied: int, available: int, hand: in
         first = 2 - int64(value < 0) if not mover_chooses else 1 + int64(value < 0)
         for placements in range(first, left + 1, 2):
             if mover_chooses:
-                yes = forced_move(lanes, occupied, available, placements, rules, search)
+                yes = is_decided_within(lanes, occupied, available, placements, rules, search)
             else:
-                yes = forced(lanes, occupied, available, placements, rules, search)
+                yes = can_force_win(lanes, occupied, available, placements, rules, search)
             if yes or search.stopped:
                 return placements
         return left
@@ -78,8 +87,8 @@ def _distance_of(value: int, lanes: int, occupied: int, available: int, hand: in
         while empty:
             cell = lowest_bit(empty)
             empty &= empty - 1
-            board, filled = placed(lanes, hand, cell), occupied | int64(1) << cell
-            forced_by += forced(board, filled, available, placements - 1, rules, search)
+            board, filled = place_piece(lanes, hand, cell), occupied | int64(1) << cell
+            forced_by += can_force_win(board, filled, available, placements - 1, rules, search)
             cells += 1
             if (value > 0 and forced_by) or (value < 0 and forced_by < cells):
                 break
@@ -88,20 +97,20 @@ def _distance_of(value: int, lanes: int, occupied: int, available: int, hand: in
     return left
 
 
-distance_of = entry(_distance_of)
+solve_distance = to_external_kernel(_solve_distance)
 
 
-@inlined
-def _judge(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
+@inline_function
+def _write_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
     """Write down a turn after which the opponent has position ``after``, as [4] int8: see ``turns_of``."""
     state = (after.lanes, after.occupied, after.available, after.hand)
-    value = value_of(*state, rules, search)
+    value = solve_value(*state, rules, search)
     turn[0], turn[1], turn[2] = cell, gift, -value
-    turn[3] = distance_of(value, *state, rules, search) + int64(cell >= 0) if with_distance else 0
+    turn[3] = solve_distance(value, *state, rules, search) + int64(cell >= 0) if with_distance else 0
 
 
-@kernel(types.int64(types.boolean, types.int8[:, ::1], *STATE))
-def turns_of(
+@kernel(types.int64(types.boolean, types.int8[:, ::1], *STATE_TYPES))
+def solve_turns(
     with_distance: bool, turns: Any, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any
 ) -> int:
     """Write every turn into ``turns`` [256, 4] int8: cell, gift, value for the player who takes it, distance.
@@ -116,14 +125,14 @@ def turns_of(
         rest = available & ~(int64(1) << piece)
         if hand < 0 and not mover_chooses:
             after = Position(lanes, occupied, rest, piece, int64(NONE))
-            _judge(turns[count], int64(NONE), piece, after, with_distance, rules, search)
+            _write_turn(turns[count], int64(NONE), piece, after, with_distance, rules, search)
             count += 1
             continue
         wins, empty = winning_cells(lanes, occupied, piece, rules), ~occupied & ALL_CELLS
         while empty:
             cell = lowest_bit(empty)
             empty &= empty - 1
-            won, board, filled = (wins >> cell) & 1, placed(lanes, piece, cell), occupied | int64(1) << cell
+            won, board, filled = (wins >> cell) & 1, place_piece(lanes, piece, cell), occupied | int64(1) << cell
             if won != 0 or rest == 0:
                 turns[count, 0], turns[count, 1] = cell, piece if mover_chooses else NONE
                 turns[count, 2], turns[count, 3] = won, 1
@@ -135,13 +144,13 @@ def turns_of(
                 gifts &= gifts - 1
                 hand_then = int64(NONE) if mover_chooses else gift
                 after = Position(board, filled, rest & ~(int64(1) << gift), hand_then, cell)
-                _judge(turns[count], cell, gift, after, with_distance, rules, search)
+                _write_turn(turns[count], cell, gift, after, with_distance, rules, search)
                 count += 1
     return count
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
-def values_of(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
+def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
     """``value_of`` of ``B`` live positions into ``values``: four [B] arrays, ``hands`` NONE before a gift.
 
     Stops early once ``search.stopped`` is 1.
@@ -150,14 +159,16 @@ def values_of(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, se
         if search.stopped != 0:
             break
         filled, hand = int64(occupied[i]), int64(hands[i])
-        available = ALL_PIECES & ~pieces_on(lanes[i], filled)
+        available = ALL_PIECES & ~board_pieces(lanes[i], filled)
         if hand >= 0:
             available &= ~(int64(1) << hand)
-        values[i] = value_of(lanes[i], filled, available, hand, rules, search)
+        values[i] = solve_value(lanes[i], filled, available, hand, rules, search)
 
 
-@kernel(types.void(types.int8[:, ::1], *BATCH, RULES_TYPE, SEARCH_TYPE))
-def turn_values_of(values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any) -> None:
+@kernel(types.void(types.int8[:, ::1], *BATCH_TYPES, RULES_TYPE, SEARCH_TYPE))
+def solve_turn_values(
+    values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any
+) -> None:
     """The values of all turns of ``B`` live positions into ``values`` [B, 289].
 
     Stops early once ``search.stopped`` is 1.
@@ -167,9 +178,9 @@ def turn_values_of(values: Any, lanes: Any, occupied: Any, available: Any, hands
         if search.stopped != 0:
             break
         state = (lanes[i], int64(occupied[i]), int64(available[i]), int64(hands[i]))
-        for turn in turns[: turns_of(False, turns, *state, rules, search)]:
+        for turn in turns[: solve_turns(False, turns, *state, rules, search)]:
             cell = int64(turn[0]) if turn[0] >= 0 else int64(NO_CELL)
-            values[i, CHOICES * cell + (turn[1] if turn[1] >= 0 else NO_GIFT)] = turn[2]
+            values[i, GIFT_CODES * cell + (turn[1] if turn[1] >= 0 else NO_GIFT)] = turn[2]
 
 
 class SolvedTurn(NamedTuple):
@@ -195,20 +206,20 @@ class Solver:
     With a ``base`` of these rules, boards up to its number of pieces are looked up in it instead of searched.
     """
 
-    def __init__(self, rules: Rules, megabytes: float = MEGABYTES, base: Base | None = None) -> None:
+    def __init__(self, rules: Rules, megabytes: float = MEGABYTES, base: TablebaseIndex | None = None) -> None:
         self.rules, self.base = rules, base
         self._arrays = {
-            "table": words(megabytes),
-            "distances": words(megabytes / 4),
+            "table": allocate_table(megabytes),
+            "distances": allocate_table(megabytes / 4),
             "stop": np.zeros(1, np.int64),
             **({"base": base.words} if base else {}),
         }
-        self._own()
+        self._allocate_own_arrays()
 
-    def _own(self) -> None:
+    def _allocate_own_arrays(self) -> None:
         """The arrays that a thread does not share."""
-        self._arrays["children"] = np.zeros((CELLS + 1, CELLS, FIELDS), np.uint64)
-        self._search = record(self.rules, self._arrays)
+        self._arrays["children"] = np.zeros((CELLS + 1, CELLS, CHILD_FIELDS), np.uint64)
+        self._search = build_search_record(self.rules, self._arrays)
         if self.base:
             self._search["base_pieces"] = self.base.pieces
         self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
@@ -219,10 +230,10 @@ class Solver:
         other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
         if own_stop:
             other._arrays["stop"] = np.zeros(1, np.int64)
-        other._own()
+        other._allocate_own_arrays()
         return other
 
-    def touch(self) -> None:
+    def map_memory(self) -> None:
         """Have the system map the memory of the empty tables now, not page by page during the search."""
         for name in ("table", "distances"):
             self._arrays[name].fill(0)
@@ -245,7 +256,7 @@ class Solver:
 
     def value(self, position: Position) -> int:
         """1 won, 0 drawn, -1 lost for the player to act. The position must be live: nobody has finished a line."""
-        return int(value_of(*self._words(position), *self.state))
+        return int(solve_value(*self._to_words(position), *self.state))
 
     def values(
         self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hands: NDArray[np.int8] | None = None
@@ -255,7 +266,9 @@ class Solver:
         They mean nothing once the solver is ``stopped``.
         """
         found = np.zeros(len(lanes), np.int8)
-        values_of(lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, found, *self.state)
+        solve_values(
+            lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, found, *self.state
+        )
         return found
 
     def turn_values(self, batch: Batch) -> NDArray[np.int8]:
@@ -264,19 +277,19 @@ class Solver:
         1 won, 0 drawn, -1 lost, ``ILLEGAL`` (-128) where the turn is not legal. Turns are numbered as in
         ``quarto.observations``. The values mean nothing once the solver is ``stopped``.
         """
-        found = np.full((len(batch.lanes), TURNS), ILLEGAL)
+        found = np.full((len(batch.lanes), TURN_CODES), ILLEGAL)
         lanes, occupied, available, hands = map(np.ascontiguousarray, batch[:-1])
-        turn_values_of(found, lanes, occupied, available, hands, *self.state)
+        solve_turn_values(found, lanes, occupied, available, hands, *self.state)
         return found
 
     def distance(self, position: Position, value: int) -> int:
         """Placements until the game is over under perfect play, given the position's value."""
-        return int(distance_of(value, *self._words(position), *self.state))
+        return int(solve_distance(value, *self._to_words(position), *self.state))
 
     def turns(self, position: Position, distance: bool = True) -> tuple[SolvedTurn, ...]:
         """Every legal turn with its value, by cell, then gift."""
         found = np.zeros((CELLS * PIECES, 4), np.int8)
-        count = turns_of(distance, found, *self._words(position), *self.state)
+        count = solve_turns(distance, found, *self._to_words(position), *self.state)
         rows = found[:count].tolist()
         return tuple(
             SolvedTurn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows
@@ -290,5 +303,5 @@ class Solver:
         )
 
     @staticmethod
-    def _words(position: Position) -> tuple[int, int, int, int]:
+    def _to_words(position: Position) -> tuple[int, int, int, int]:
         return uint64(position.lanes), position.occupied, position.available, position.hand

@@ -18,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.bits import array_pointer, prefetch
-from quarto.canonical import board_key, canonical
+from quarto.canonical import board_key, canonical_form
 from quarto.errors import FailureError
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rules import CELLS, RULE_TABLES, Rules
-from quarto.symmetry import Symmetries, symmetries
+from quarto.symmetry import Symmetries, build_symmetries
 
 WIN, DRAW = 0, 1  # the questions: can the player to act win; can they at least draw
 
 PROOF_BITS = 4  # 1 and 4: WIN or DRAW is answered; 2 and 8: with yes
 WON, DRAWN, LOST = 0b1111, 0b1101, 0b0101  # all that can be proven of a board
-BUCKET = 4  # words: half a cache line
+BUCKET_WORDS = 4  # words: half a cache line
 LINE_BYTES = 64
-SPREADER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
-FIELDS = 4  # of a child board in a search: see search.py
+HASH_MULTIPLIER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
+CHILD_FIELDS = 4  # of a child board in a search: see search.py
 
 # What a search works with, as one record of addresses: it travels as a single pointer.
 SEARCH = np.dtype(
@@ -59,11 +59,11 @@ SEARCH = np.dtype(
 )
 SEARCH_TYPE = numba.from_dtype(SEARCH)
 RULES_TYPE = numba.from_dtype(RULE_TABLES)
-_OF_SYMMETRIES = ("images", "minimal", "first", "attaining", "number", "squeezed")
+_SYMMETRY_FIELDS = ("images", "minimal", "first", "attaining", "number", "squeezed")
 
 
-@inlined
-def _symmetries(search: Any) -> Symmetries:
+@inline_function
+def _symmetry_tables(search: Any) -> Symmetries:
     """The tables that canonical forms need; the others are empty."""
     masks = 1 << CELLS
     return Symmetries(
@@ -78,43 +78,43 @@ def _symmetries(search: Any) -> Symmetries:
     )
 
 
-@inlined
-def key_of(lanes: int, occupied: int, search: Any) -> int:
+@inline_function
+def proof_key(lanes: int, occupied: int, search: Any) -> int:
     """The exact key (uint64) of a board before a gift, its lowest four bits 0."""
-    tables = _symmetries(search)
-    least, minimal = canonical(lanes, occupied, -1, tables)
+    tables = _symmetry_tables(search)
+    least, minimal = canonical_form(lanes, occupied, -1, tables)
     return board_key(least, minimal, tables) << uint64(PROOF_BITS)
 
 
-@inlined
-def bucket_of(key: int, table: int, shift: int) -> Any:
+@inline_function
+def find_bucket(key: int, table: int, shift: int) -> Any:
     """The [BUCKET] words among which a key may be."""
-    index = (key * SPREADER) >> shift
-    return numba.carray(array_pointer(table + index * uint64(8 * BUCKET)), BUCKET, np.uint64)
+    index = (key * HASH_MULTIPLIER) >> shift
+    return numba.carray(array_pointer(table + index * uint64(8 * BUCKET_WORDS)), BUCKET_WORDS, np.uint64)
 
 
-@inlined
-def fetch(key: int, pieces: int, search: Any) -> None:
+@inline_function
+def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
     """Prefetch the bucket of a board of this many ``pieces``, which is going to be recalled."""
     if pieces <= search.base_pieces:
-        prefetch(search.base + ((key * SPREADER) >> search.base_shift) * uint64(8 * BUCKET))
+        prefetch(search.base + ((key * HASH_MULTIPLIER) >> search.base_shift) * uint64(8 * BUCKET_WORDS))
     else:
-        prefetch(search.table + ((key * SPREADER) >> search.shift) * uint64(8 * BUCKET))
+        prefetch(search.table + ((key * HASH_MULTIPLIER) >> search.shift) * uint64(8 * BUCKET_WORDS))
 
 
-@inlined
-def proven(key: int, table: int, shift: int) -> int:
+@inline_function
+def find_proof(key: int, table: int, shift: int) -> int:
     """The proof bits of a key, 0 if it is not in the table."""
-    bucket = bucket_of(key, table, shift)
-    for i in range(BUCKET):
+    bucket = find_bucket(key, table, shift)
+    for i in range(BUCKET_WORDS):
         proof = bucket[i] ^ key
         if proof < uint64(1 << PROOF_BITS):
             return int64(proof)
     return 0
 
 
-@inlined
-def answer_of(proof: int, question: int) -> int:
+@inline_function
+def decode_answer(proof: int, question: int) -> int:
     """The answer of proof bits to a question: 1 yes, 0 no, -1 none.
 
     A player who cannot draw cannot win; one who can win can draw.
@@ -128,14 +128,14 @@ def answer_of(proof: int, question: int) -> int:
     return 1 if (proof & 3) == 3 else -1
 
 
-@inlined
-def proven_in_base(key: int, search: Any) -> int:
+@inline_function
+def find_base_proof(key: int, search: Any) -> int:
     """The proof bits of a key in the base, 0 if it is not there. A key whose bucket was full is in a later one."""
     buckets = int64(1) << (64 - int64(search.base_shift))
-    index = int64((key * SPREADER) >> search.base_shift)
+    index = int64((key * HASH_MULTIPLIER) >> search.base_shift)
     while True:
-        bucket = numba.carray(array_pointer(search.base + uint64(8 * BUCKET * index)), BUCKET, np.uint64)
-        for i in range(BUCKET):
+        bucket = numba.carray(array_pointer(search.base + uint64(8 * BUCKET_WORDS * index)), BUCKET_WORDS, np.uint64)
+        for i in range(BUCKET_WORDS):
             proof = bucket[i] ^ key
             if proof < uint64(1 << PROOF_BITS):
                 return int64(proof)
@@ -144,21 +144,21 @@ def proven_in_base(key: int, search: Any) -> int:
         index = (index + 1) & (buckets - 1)
 
 
-@inlined
-def recall(key: int, pieces: int, question: int, search: Any) -> int:
+@inline_function
+def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
     """The stored answer for a board of this many ``pieces``: 1 yes, 0 no, -1 none."""
     if pieces <= search.base_pieces:
-        return answer_of(proven_in_base(key, search), question)
-    return answer_of(proven(key, search.table, search.shift), question)
+        return decode_answer(find_base_proof(key, search), question)
+    return decode_answer(find_proof(key, search.table, search.shift), question)
 
 
-@inlined
-def remember(key: int, question: int, answer: int, search: Any) -> None:
+@inline_function
+def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
     """Store an answer, 0 or 1. If all slots are taken, another board is forgotten."""
-    bucket = bucket_of(key, search.table, search.shift)
+    bucket = find_bucket(key, search.table, search.shift)
     note = uint64((1 + 2 * answer) << (2 * question))
-    slot = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET - 1))
-    for i in range(BUCKET):
+    slot = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET_WORDS - 1))
+    for i in range(BUCKET_WORDS):
         word = bucket[i]
         if (word ^ key) < uint64(1 << PROOF_BITS):
             bucket[i] = word | note
@@ -168,7 +168,7 @@ def remember(key: int, question: int, answer: int, search: Any) -> None:
     bucket[slot] = key | note
 
 
-def words(megabytes: float) -> NDArray[np.uint64]:
+def allocate_table(megabytes: float) -> NDArray[np.uint64]:
     """An empty table: the largest power of two of words that fits, at least 1,024. Its buckets never span cache lines.
 
     Raises ``FailureError`` when there is not enough memory.
@@ -182,63 +182,63 @@ def words(megabytes: float) -> NDArray[np.uint64]:
     return memory[skip : skip + (1 << bits)]
 
 
-def shift_of(table: NDArray[np.uint64]) -> int:
+def bucket_shift(table: NDArray[np.uint64]) -> int:
     """The shift from a hash to the number of a table's bucket."""
-    return 64 - (len(table) // BUCKET).bit_length() + 1
+    return 64 - (len(table) // BUCKET_WORDS).bit_length() + 1
 
 
-def record(rules: Rules, words_of: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
+def build_search_record(rules: Rules, words_of: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
     """A ``SEARCH`` record [1] over arrays that the caller keeps alive, by field; ``base`` may be missing."""
-    tables, search = symmetries(rules), np.zeros(1, SEARCH)
+    tables, search = build_symmetries(rules), np.zeros(1, SEARCH)
     search["permutations"], search["base_pieces"] = len(tables.cells), -1
-    for name in _OF_SYMMETRIES:
+    for name in _SYMMETRY_FIELDS:
         search[name] = getattr(tables, name).ctypes.data
     for name, array in words_of.items():
         search[name] = array.ctypes.data
     for name in ("table", "distances", "base"):
         if name in words_of:
-            search["shift" if name == "table" else f"{name}_shift"] = shift_of(words_of[name])
+            search["shift" if name == "table" else f"{name}_shift"] = bucket_shift(words_of[name])
     return search
 
 
-FULLEST = 0.8  # share of the words in use, at most: beyond it a board is too often far from its bucket
+MAX_LOAD = 0.8  # share of the words in use, at most: beyond it a board is too often far from its bucket
 PROOFS = np.array([LOST, DRAWN, WON], np.uint64)  # by value + 1
 
 
-class Base(NamedTuple):
+class TablebaseIndex(NamedTuple):
     """Values by exact key: see ``base_of``."""
 
     words: NDArray[np.uint64]  # [W] a power of two: key << 4 | what is proven of it, in buckets; 0: free
     pieces: int  # of the largest boards in it
 
 
-def base_of(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> Base:
+def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> TablebaseIndex:
     """The base of ``N`` canonical boards before a gift, at most ``pieces`` on each: their ``board_key`` and value.
 
     It takes 10 to 20 bytes a board. The boards must be complete: a missing one is searched each time it is met. Raises
     ``FailureError`` when there is not enough memory.
     """
-    table = words(base_bytes(len(keys)) / (1 << 20))
-    _fill(table, keys, values, PROOFS)
-    return Base(table, pieces)
+    table = allocate_table(tablebase_index_bytes(len(keys)) / (1 << 20))
+    _fill_table(table, keys, values, PROOFS)
+    return TablebaseIndex(table, pieces)
 
 
-def base_bytes(boards: int) -> int:
+def tablebase_index_bytes(boards: int) -> int:
     """The bytes of a base of this many boards."""
-    return 8 << max(10, int(boards / FULLEST).bit_length())
+    return 8 << max(10, int(boards / MAX_LOAD).bit_length())
 
 
 @kernel()
-def _fill(
+def _fill_table(
     table: NDArray[np.uint64], keys: NDArray[np.uint64], values: NDArray[np.int8], proofs: NDArray[np.uint64]
 ) -> None:
-    buckets = table.shape[0] // BUCKET
+    buckets = table.shape[0] // BUCKET_WORDS
     shift = uint64(64)
     while int64(1) << (64 - int64(shift)) < buckets:
         shift -= uint64(1)
     for i in range(keys.shape[0]):
         key = keys[i] << uint64(PROOF_BITS)
-        slot = BUCKET * int64((key * SPREADER) >> shift)
+        slot = BUCKET_WORDS * int64((key * HASH_MULTIPLIER) >> shift)
         while table[slot] != uint64(0):
             slot = (slot + 1) & (table.shape[0] - 1)
         table[slot] = key | proofs[int64(values[i]) + 1]

@@ -13,32 +13,32 @@ import numpy as np
 from msgspec import structs
 
 from agents.base.agent import Agent, KernelAgent
-from analytics.questions.columns import game_name
-from analytics.store.archive import Archive, readable
-from analytics.store.marker import check_root, content_of
-from analytics.store.range_files import store_games
-from analytics.store.ranges import Range, UnitLine, parts
-from analytics.store.records import RunRecord, joined_code, now, run_word, with_same_games
+from analytics.questions.columns import format_game_name
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.marker import check_can_be_archive, read_marker_content
+from analytics.store.range_files import write_games
+from analytics.store.ranges import Range, UnitLine, split_into_files
+from analytics.store.records import RunRecord, add_same_games, format_current_time, merge_code, run_id_to_number
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
-from quarto.sources import compiling
-from runners.arena.code import code_of, differences
+from quarto.sources import compilation_progress
+from runners.arena.code import build_code_record, describe_differences
 from runners.arena.engine import BatchEngine
-from runners.arena.request import Request
+from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
 
 OTHER_CODE_REMEDY = (
     "archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its games all the same"
 )
-SMALL = 8  # a range that is so much smaller than all that is held waits for more
+SMALL_RANGE_RATIO = 8  # a range that is so much smaller than all that is held waits for more
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A request that is ready to be carried out: its agents are made, its archive is open, its run may be extended."""
 
-    request: Request
+    request: RunRequest
     engine: BatchEngine
     archive: Archive
     code: dict[str, Any]
@@ -48,35 +48,38 @@ class Experiment:
         return self.request.spec.run_id
 
     @property
-    def line(self) -> UnitLine:
-        return self.request.spec.line
+    def unit_line(self) -> UnitLine:
+        return self.request.spec.unit_line
 
-    def missing(self, games: int) -> list[Range]:
+    def missing_units(self, games: int) -> list[Range]:
         """The units that the archive lacks, if each pairing is to have ``games`` games."""
-        return self.archive.ranges(self.run_id).missing(self.line.end_of(games))
+        return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games))
 
-    def without_thoughts(self, games: int) -> list[Range]:
+    def units_missing_evaluations(self, games: int) -> list[Range]:
         """The units whose games are there, to be played again: their thoughts are asked for, and are not there.
 
         Games that are no function of their numbers cannot be played again, so nothing is asked of these.
         """
-        if not (self.request.storage.thoughts and self.request.spec.repeatable):
+        if not (self.request.storage.thoughts and self.request.spec.is_repeatable):
             return []
-        from analytics.tables.derived.derived_table import lacking, made_inside, parts_lacking
+        from analytics.tables.derived.derived_table import group_partial_files, list_missing_chunks, list_missing_ranges
         from analytics.tables.derived.tables import THOUGHTS_TABLE
 
-        end, most = self.line.end_of(games), self.request.storage.most_units(self.line.games_a_pair)
-        lacks = lacking(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
-        made = made_inside(self.archive, self.run_id, THOUGHTS_TABLE, lacks)
-        parts = (parts_lacking(self.run_id, *each, most) for each in zip(lacks, made, strict=True))
+        end, most = (
+            self.unit_line.count_units(games),
+            self.request.storage.most_units_per_file(self.unit_line.games_a_pair),
+        )
+        lacks = list_missing_ranges(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
+        made = group_partial_files(self.archive, self.run_id, THOUGHTS_TABLE, lacks)
+        parts = (list_missing_chunks(self.run_id, *each, most) for each in zip(lacks, made, strict=True))
         return [(part.first, part.end) for each in parts for part in each if part.games.first < end]
 
-    def games_left(self, games: int) -> int:
+    def count_missing_games(self, games: int) -> int:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
-        return games_left(self.archive, self.request.spec, games)
+        return count_missing_games(self.archive, self.request.spec, games)
 
 
-def prepare(request: Request) -> Experiment:
+def prepare_experiment(request: RunRequest) -> Experiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
     If other code began the run, a sample of its games is played again: see ``_check_other_code``.
@@ -86,19 +89,19 @@ def prepare(request: Request) -> Experiment:
             otherwise.
 
     """
-    check_root(request.storage.root)  # before kernels are loaded
+    check_can_be_archive(request.storage.root)  # before kernels are loaded
     agents = [agent.build() for agent in request.spec.agents]
-    code = code_of(request.spec, agents)
+    code = build_code_record(request.spec, agents)
     request, code = _check_other_code(request, code, agents)
     # Before the archive is touched.
-    engine = engine_of(request.spec, agents, request.keep_going, request.storage.thoughts)
+    engine = build_engine(request.spec, agents, request.keep_going, request.storage.thoughts)
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 
 
 def _check_other_code(
-    request: Request, code: dict[str, Any], agents: Sequence[Agent]
-) -> tuple[Request, dict[str, Any]]:
+    request: RunRequest, code: dict[str, Any], agents: Sequence[Agent]
+) -> tuple[RunRequest, dict[str, Any]]:
     """Return the request for the run that this code plays, and this code as the run's record is to name it.
 
     That is a run of this code alone, if it is asked for, or if there is one beside that of other code. If other code
@@ -112,19 +115,19 @@ def _check_other_code(
     """
     storage, own = request.storage, replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
     request = own if storage.other_code == "new" else request
-    if content_of(storage.root) is None:
+    if read_marker_content(storage.root) is None:
         return request, code
     archive = Archive.open(storage.root)
-    record = archive.run(request.spec.run_id)
-    other = differences(readable(record), code) if record else ""
+    record = archive.find_run(request.spec.run_id)
+    other = describe_differences(check_record_format(record), code) if record else ""
     if record is None or not other:
         return request, code
     begun = f"run {record.run_id} was begun by other code ({other})"
     if storage.other_code != "refuse":
         note = f"{begun}: its games count as if this code had played them"
         return replace(request, notes=(*request.notes, note)), code
-    mine = archive.run(own.spec.run_id)
-    if mine is not None and not differences(readable(mine), code):
+    mine = archive.find_run(own.spec.run_id)
+    if mine is not None and not describe_differences(check_record_format(mine), code):
         note = f"run {record.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
         return replace(own, notes=(*own.notes, note)), code
     same = _replay_sample(archive, record, request.spec, agents, begun)
@@ -141,19 +144,21 @@ def _replay_sample(archive: Archive, record: RunRecord, spec: RunSpec, agents: S
     """
     from runners.arena.replaying import replay_sample  # few runs were begun by other code
 
-    if not spec.repeatable:
+    if not spec.is_repeatable:
         raise RequestError(f"{begun}: {OTHER_CODE_REMEDY}")
-    replay = replay_sample(archive, record.run_id, engine_of(spec, agents), spec.line, _clock)
+    replay = replay_sample(archive, record.run_id, build_engine(spec, agents), spec.unit_line, _read_clock)
     if replay.difference is None:
         which = (
             f"all {replay.pairings:,}"
-            if replay.pairings == spec.line.pairings
-            else f"{replay.pairings:,} of {spec.line.pairings:,}"
+            if replay.pairings == spec.unit_line.pairings
+            else f"{replay.pairings:,} of {spec.unit_line.pairings:,}"
         )
-        pairings = "" if spec.line.pairings == 1 else f" of {which} pairings"
+        pairings = "" if spec.unit_line.pairings == 1 else f" of {which} pairings"
         return f"{begun}: {replay.games:,} games{pairings} were played again and are the same, so it goes on"
-    game = game_name(record.run_id, replay.difference.game_id)
-    otherwise = f"({' against '.join(spec.labels[replay.difference.pairing])}) otherwise: {replay.difference.change}"
+    game = format_game_name(record.run_id, replay.difference.game_id)
+    otherwise = (
+        f"({' against '.join(spec.pairing_labels[replay.difference.pairing])}) otherwise: {replay.difference.change}"
+    )
     raise RequestError(f"{begun}, and this code plays game {game} {otherwise}; {OTHER_CODE_REMEDY}")
 
 
@@ -166,7 +171,7 @@ class Contribution:
 
 
 @contextmanager
-def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
+def record_contribution(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """Keep a run's record up to date while the context's body plays games for it.
 
     The caller sets ``games`` of the yielded value to the number of games that it wrote. Raises ``RequestError`` if the
@@ -174,35 +179,35 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """
     archive, spec = experiment.archive, experiment.request.spec
     contribution = Contribution()
-    with nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
-        begin(archive, spec, experiment.code, experiment.request.games, command)
-        started = _clock()
+    with nullcontext() if spec.is_repeatable else archive.lock_run(spec.run_id):
+        record_run_start(archive, spec, experiment.code, experiment.request.games, command)
+        started = _read_clock()
         try:
             yield contribution
         except BaseException:
             with suppress(ArenaError):  # the reason for stopping is what the user should read
-                _end(experiment, _clock() - started)
+                _record_contribution_end(experiment, _read_clock() - started)
             raise
-        contribution.seconds = _clock() - started
-        _end(experiment, contribution.seconds if contribution.games else 0.0)
+        contribution.seconds = _read_clock() - started
+        _record_contribution_end(experiment, contribution.seconds if contribution.games else 0.0)
 
 
-def _end(experiment: Experiment, seconds: float) -> None:
+def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
     """Save in the run's record how it ended, and how many units have thoughts, if they were asked for."""
-    end(experiment.archive, experiment.request.spec, seconds)
+    record_run_end(experiment.archive, experiment.request.spec, seconds)
     if experiment.request.storage.thoughts:
-        from analytics.tables.derived.derived_table import note_derived
+        from analytics.tables.derived.derived_table import record_derived_units
         from analytics.tables.derived.tables import THOUGHTS_TABLE
 
-        note_derived(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
+        record_derived_units(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
 
 
-def _clock() -> float:
+def _read_clock() -> float:
     """The seconds since some moment, without those in which kernels were compiled."""
-    return time.perf_counter() - compiling.seconds
+    return time.perf_counter() - compilation_progress.seconds
 
 
-def engine_of(
+def build_engine(
     spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True, thinks: bool = False
 ) -> BatchEngine:
     """The engine of a run; ``agents`` are those of the spec, if they were built already.
@@ -221,7 +226,7 @@ def engine_of(
         [agent.label for agent in spec.agents],
         spec.pairings,
         spec.seed,
-        run_word(spec.run_id),
+        run_id_to_number(spec.run_id),
         spec.opening_plies,
         spec.seats == "swapped",
     )
@@ -229,38 +234,40 @@ def engine_of(
     return engine
 
 
-def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
+def count_missing_games(archive: Archive, spec: RunSpec, games: int) -> int:
     """The number of games of a run that the archive lacks, if each pairing is to have ``games``."""
-    return spec.line.games_in(archive.ranges(spec.run_id).missing(spec.line.end_of(games)))
+    return spec.unit_line.count_games(
+        archive.list_effective_ranges(spec.run_id).list_gaps(spec.unit_line.count_units(games))
+    )
 
 
-def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
+def record_run_start(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
 
-    def changed(known: RunRecord | None) -> RunRecord | None:
+    def update_record(known: RunRecord | None) -> RunRecord | None:
         if known is None:
-            record = RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
-            return structs.replace(record, number=archive.next_number(), training=spec.training)
-        begun = structs.replace(known, status="running", code=joined_code(known.code, code))
+            record = RunRecord(spec.run_id, spec.to_record(), code, games, format_current_time(), command=command)
+            return structs.replace(record, number=archive.compute_next_run_number(), training=spec.training)
+        begun = structs.replace(known, status="running", code=merge_code(known.code, code))
         if games > known.games:
             return structs.replace(begun, games=games, command=command)
-        if games_left(archive, spec, games):
+        if count_missing_games(archive, spec, games):
             return begun
-        return structs.replace(known, code=with_same_games(known.code, code.get("same_games", {})))
+        return structs.replace(known, code=add_same_games(known.code, code.get("same_games", {})))
 
-    archive.update_run(spec.run_id, changed)
+    archive.update_run(spec.run_id, update_record)
 
 
-def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
+def record_run_end(archive: Archive, spec: RunSpec, seconds: float) -> None:
     """Save in a run's record whether it is complete, and add ``seconds`` of playing."""
 
-    def ended(known: RunRecord | None) -> RunRecord | None:
+    def update_record(known: RunRecord | None) -> RunRecord | None:
         if known is None:
             return None
-        status = "interrupted" if games_left(archive, spec, known.games) else "complete"
+        status = "interrupted" if count_missing_games(archive, spec, known.games) else "complete"
         return structs.replace(known, status=status, seconds=known.seconds + seconds)
 
-    archive.update_run(spec.run_id, ended)
+    archive.update_run(spec.run_id, update_record)
 
 
 class RangeWriter:
@@ -276,16 +283,16 @@ class RangeWriter:
         self._storage = experiment.request.storage
         self._first = self._end = first  # the units that are held
         self._total = total
-        self._most = self._storage.most_units(self._spec.games_a_pair)
+        self._most = self._storage.most_units_per_file(self._spec.games_per_pair)
         self._blocks: list[Block] = []
         self._since = time.monotonic()  # when it held nothing
         self._lock = threading.RLock()
         self._closed = False
 
     @property
-    def games(self) -> int:
+    def games_written(self) -> int:
         """The number of games that are written."""
-        return self._spec.line.games_in(self.written)
+        return self._spec.unit_line.count_games(self.written)
 
     def __enter__(self) -> Self:
         return self
@@ -303,28 +310,28 @@ class RangeWriter:
                 self._since = time.monotonic()
             self._blocks.extend(blocks)
             self._end = end
-            self.look()
+            self.write_if_due()
 
-    def skip(self, first: int) -> None:
+    def skip_to(self, first: int) -> None:
         """Go on with the unit ``first``: the archive holds those between. Raises as ``add`` does."""
         with self._lock:
             self.flush()
             self._first = self._end = first
 
-    def look(self) -> None:
+    def write_if_due(self) -> None:
         """Write large ranges if there are enough games or enough time has passed. Raises as ``add`` does."""
         with self._lock:
             late = time.monotonic() - self._since >= self._storage.shard_seconds
             if self._blocks and (late or self._end - self._first >= self._most):
-                ranges, held = [*self._ranges()], self._end - self._first
-                small = [SMALL * (end - first) < held and end - first < self._most for first, end in ranges]
+                ranges, held = [*self._split_held_units()], self._end - self._first
+                small = [SMALL_RANGE_RATIO * (end - first) < held and end - first < self._most for first, end in ranges]
                 last = len(ranges) - small[::-1].index(False) if False in small else 0
                 self._write(ranges[:last])
 
     def flush(self) -> None:
         """Write all that is held. Raises as ``add`` does."""
         with self._lock:
-            self._write([*self._ranges()])
+            self._write([*self._split_held_units()])
 
     def close(self) -> None:
         """Write all that is held, and ignore what comes later. Raises as ``add`` does."""
@@ -333,28 +340,31 @@ class RangeWriter:
                 self._closed = True
                 self.flush()
 
-    def _ranges(self) -> Iterator[Range]:
-        return parts(self._first, self._end, -1 if self._total is None else self._total, self._most)
+    def _split_held_units(self) -> Iterator[Range]:
+        return split_into_files(self._first, self._end, -1 if self._total is None else self._total, self._most)
 
     def _write(self, ranges: Sequence[Range]) -> None:
         spec = self._spec
         for first, end in ranges:
-            inside = [part for block in self._blocks if (part := self._part(block, first, end)) is not None]
-            known = self._storage.thoughts and self._archive.ranges(spec.run_id).at(first) is not None
-            store_games(self._archive, spec.run_id, spec.line, spec.labels, (first, end), inside, known)
+            inside = [part for block in self._blocks if (part := self._cut_block(block, first, end)) is not None]
+            known = (
+                self._storage.thoughts
+                and self._archive.list_effective_ranges(spec.run_id).find_range(first) is not None
+            )
+            write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, (first, end), inside, known)
             self.written.append((first, end))
             self._first, self._since = end, time.monotonic()
-        self._blocks = [part for block in self._blocks if (part := self._part(block, self._first, self._end))]
+        self._blocks = [part for block in self._blocks if (part := self._cut_block(block, self._first, self._end))]
 
-    def _part(self, block: Block, first: int, end: int) -> Block | None:
+    def _cut_block(self, block: Block, first: int, end: int) -> Block | None:
         """The games of a block in a range of units; None if there are none."""
-        low, high = self._spec.line.pairs(block.pairing, first, end)
+        low, high = self._spec.unit_line.pair_range(block.pairing, first, end)
         low, high = max(low, block.first_pair), min(high, block.first_pair + block.pairs)
         if low >= high:
             return None
         if high - low == block.pairs:
             return block
-        columns = slice(*(block.games_a_pair * (pair - block.first_pair) for pair in (low, high)))
+        columns = slice(*(block.games_per_pair * (pair - block.first_pair) for pair in (low, high)))
         games = Games(*(np.ascontiguousarray(each[..., columns]) for each in block.games))
-        thoughts = None if block.thoughts is None else block.thoughts.at(columns)
+        thoughts = None if block.thoughts is None else block.thoughts.select(columns)
         return block._replace(first_pair=low, games=games, thoughts=thoughts)

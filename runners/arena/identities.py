@@ -20,8 +20,8 @@ import yaml
 from quarto.sources import project_root
 
 # Keys of yamls: the dotted path of a class, its identity, and whether it starts programs.
-TARGET, ID, PROGRAMS = "_target_", "id", "starts_programs"
-GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders of conf/ whose yamls name classes
+TARGET_KEY, ID_KEY, PROGRAMS_KEY = "_target_", "id", "starts_programs"
+CLASS_GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders of conf/ whose yamls name classes
 
 
 class ShippedClass(NamedTuple):
@@ -33,27 +33,27 @@ class ShippedClass(NamedTuple):
 
 def is_shipped(identity: Any) -> bool:
     """Return whether a yaml of the project names the class."""
-    return isinstance(identity, str) and identity in _shipped_classes()
+    return isinstance(identity, str) and identity in _load_shipped_classes()
 
 
 def starts_programs(identity: Any) -> bool:
     """Return whether the class is one of the project's own that start programs, which data must not name."""
-    return is_shipped(identity) and _shipped_classes()[identity].starts_programs
+    return is_shipped(identity) and _load_shipped_classes()[identity].starts_programs
 
 
-def is_for_data(identity: Any) -> bool:
+def is_allowed_in_data(identity: Any) -> bool:
     """Return whether data may name the class: it is the project's own, and starts no programs."""
     return is_shipped(identity) and not starts_programs(identity)
 
 
-def class_path_of(identity: str) -> str:
+def to_class_path(identity: str) -> str:
     """Return the dotted path of a class: that of the table or, if the class is the user's own, the identity itself."""
-    return _shipped_classes()[identity].path if is_shipped(identity) else identity
+    return _load_shipped_classes()[identity].path if is_shipped(identity) else identity
 
 
-def module_of(identity: str) -> str:
+def to_module_name(identity: str) -> str:
     """Return the name of the module with a class."""
-    return class_path_of(identity).rpartition(".")[0]
+    return to_class_path(identity).rpartition(".")[0]
 
 
 def to_identities(settings: Any) -> Any:
@@ -66,21 +66,21 @@ def to_identities(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
     values = {key: to_identities(value) for key, value in settings.items()}
-    if isinstance(values.get(TARGET), str):
-        if is_shipped(values.get(ID)):
-            del values[ID]
-        values[TARGET] = _identities_by_path().get(values[TARGET], values[TARGET])
+    if isinstance(values.get(TARGET_KEY), str):
+        if is_shipped(values.get(ID_KEY)):
+            del values[ID_KEY]
+        values[TARGET_KEY] = _index_identities().get(values[TARGET_KEY], values[TARGET_KEY])
     return values
 
 
 @cache
-def _shipped_classes() -> Mapping[str, ShippedClass]:
+def _load_shipped_classes() -> Mapping[str, ShippedClass]:
     return read_identities(project_root() / "conf")
 
 
 @cache
-def _identities_by_path() -> Mapping[str, str]:
-    return {shipped.path: identity for identity, shipped in _shipped_classes().items()}
+def _index_identities() -> Mapping[str, str]:
+    return {shipped.path: identity for identity, shipped in _load_shipped_classes().items()}
 
 
 def read_identities(folder: Path) -> dict[str, ShippedClass]:
@@ -90,10 +90,10 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where PyYAML was built with it: ten times as fast
     classes: dict[str, ShippedClass] = {}
-    for group in GROUPS:
+    for group in CLASS_GROUPS:
         for file in sorted((folder / group).glob("*.yaml")):
             settings = yaml.load(file.read_text(encoding="utf-8"), loader)  # noqa: S506  (both loaders are safe ones)
-            for identity, shipped in _named_classes(settings):
+            for identity, shipped in _list_classes(settings):
                 if classes.setdefault(identity, shipped) != shipped:
                     raise ValueError(f"{file}: {identity} is the identity of {classes[identity].path} already")
     if len({shipped.path for shipped in classes.values()}) < len(classes):
@@ -101,12 +101,12 @@ def read_identities(folder: Path) -> dict[str, ShippedClass]:
     return classes
 
 
-def _named_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
+def _list_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
     """Yield each class in nested settings, after its identity."""
     if not isinstance(settings, Mapping):
         return
-    if TARGET in settings:
-        shipped = ShippedClass(settings[TARGET], settings.get(PROGRAMS) is True)
-        yield settings.get(ID, shipped.path), shipped
+    if TARGET_KEY in settings:
+        shipped = ShippedClass(settings[TARGET_KEY], settings.get(PROGRAMS_KEY) is True)
+        yield settings.get(ID_KEY, shipped.path), shipped
     for value in settings.values():
-        yield from _named_classes(value)
+        yield from _list_classes(value)

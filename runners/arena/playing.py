@@ -15,31 +15,33 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Self
 
-from analytics.questions.pairings import PairingResult, results
+from analytics.questions.pairings import PairingResult, load_results
 from analytics.store.archive import Archive
-from analytics.store.files.backend import location_of
+from analytics.store.files.backend import parse_location
 from analytics.store.range_files import write_slices
-from analytics.store.ranges import Range, UnitLine, merged, missing, parts
+from analytics.store.ranges import Range, UnitLine, list_gaps, merge_ranges, split_into_files
 from quarto.errors import ArenaError, FailureError
-from runners.arena.code import code_of
-from runners.arena.engine import GRACE, MAX_PAIRS, Order, Pace
-from runners.arena.executors.base import Late, Stop, Task
-from runners.arena.experiment import Experiment, RangeWriter, contribute, engine_of, prepare
+from runners.arena.code import build_code_record
+from runners.arena.engine import GRACE_SECONDS, MAX_BLOCK_PAIRS, Pace, PairRange
+from runners.arena.executors.base import StopDeadline, StopSignal, Task
+from runners.arena.experiment import Experiment, RangeWriter, build_engine, prepare_experiment, record_contribution
 from runners.arena.progress import Progress
-from runners.arena.request import Request
+from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
-from runners.arena.storage import ArchiveSettings
+from runners.arena.storage import ArchiveOptions
 from runners.hosting.guarded_agent import Misbehaviour
 
-MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
-LEAST_SECONDS = 1.0  # of work in a part, if there is so much
+MANY_FILES_TO_COMPACT = 8  # of a run: then it is looked whether small ones become larger ones
+MIN_CHUNK_SECONDS = 1.0  # of work in a part, if there is so much
 WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
 LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # that the listings of a store may be old; between two of them
-PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
+PATIENCE_SHARE = (
+    0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
+)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The result of carrying out a request."""
 
     run_id: str
@@ -54,84 +56,90 @@ class Outcome:
     mover_chooses: bool = False  # the piece, by the rules
 
 
-def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
+def execute_request(
+    request: RunRequest, command: str, stop: threading.Event, progress: Progress | None = None
+) -> RunOutcome:
     """``prepare`` and ``carry_out``."""
-    return carry_out(prepare(request), command, stop, progress)
+    return execute_experiment(prepare_experiment(request), command, stop, progress)
 
 
-def carry_out(experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
+def execute_experiment(
+    experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None
+) -> RunOutcome:
     """Play what the archive lacks, and write it. Once ``stop`` is set, only what ends soon is finished.
 
     Raises ``FailureError`` when the disk refuses, workers are lost, files vanish, or an agent forfeits all its games;
     what was written before is kept.
     """
     request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
-    with contribute(experiment, command) as contribution:
-        left = [*experiment.missing(request.games), *experiment.without_thoughts(request.games)]
-        written = _play(experiment, left, stop, progress) if left and not stop.is_set() else []
-        contribution.games = experiment.line.games_in(written)
-        _require_written(experiment, written)
+    with record_contribution(experiment, command) as contribution:
+        left = [*experiment.missing_units(request.games), *experiment.units_missing_evaluations(request.games)]
+        written = _play_missing_units(experiment, left, stop, progress) if left and not stop.is_set() else []
+        contribution.games = experiment.unit_line.count_games(written)
+        _check_written(experiment, written)
         write_slices(archive, run_id)
-    experiment.engine.require_played()
-    left = experiment.missing(request.games)
-    again = experiment.without_thoughts(request.games)
+    experiment.engine.check_forfeits()
+    left = experiment.missing_units(request.games)
+    again = experiment.units_missing_evaluations(request.games)
     if not stop.is_set() and any(first < ended and begun < end for first, end in again for begun, ended in written):
         raise FailureError(
             f"games of run {run_id} went otherwise when they were played again, so what was thought in them is left "
             "out: the answers of an agent depend on more than the position and rng"
         )
-    if not stop.is_set() and len(archive.ranges(run_id)) >= MANY_FILES:
-        from analytics.tables.upkeep.rolling import roll_up_small  # most runs do not need it
+    if not stop.is_set() and len(archive.list_effective_ranges(run_id)) >= MANY_FILES_TO_COMPACT:
+        from analytics.tables.upkeep.rolling import compact_small_files  # most runs do not need it
 
-        roll_up_small(archive, run_id)
-    return Outcome(
+        compact_small_files(archive, run_id)
+    return RunOutcome(
         run_id=run_id,
-        results=results(archive, run_id),
-        fingerprint=archive.ranges(run_id).fingerprint,
+        results=load_results(archive, run_id),
+        fingerprint=archive.list_effective_ranges(run_id).fingerprint,
         played=contribution.games,
         seconds=contribution.seconds,
         interrupted=bool(left or again),
         stopped=stop.is_set(),
         root=request.storage.root,
-        misbehaviour=experiment.engine.misbehaviour(),
+        misbehaviour=experiment.engine.describe_misbehaviour(),
         mover_chooses=experiment.request.spec.rules.mover_chooses,
     )
 
 
-def _play(
+def _play_missing_units(
     experiment: Experiment, left: Sequence[Range], stop: threading.Event, progress: Progress | None
 ) -> list[Range]:
     """Play units that the archive lacks; returns those that were written, as few ranges as possible.
 
     Raises what tasks raise; what is finished by then is written.
     """
-    request, line, written = experiment.request, experiment.line, list[Range]()
-    task, shown = task_of(experiment), _Progress(progress)
-    here = task.once("player", lambda: PartPlayer(experiment))  # it plays, if tasks run in this process
-    most, seconds = request.storage.most_units(line.games_a_pair), request.storage.shard_seconds
-    split = Parts(left, line.end_of(request.games), most, request.executor.workers(request.threads), seconds)
-    shown.start(line.games_in(left))
+    request, line, written = experiment.request, experiment.unit_line, list[Range]()
+    task, shown = build_task(experiment), _ProgressReporter(progress)
+    here = task.build_once("player", lambda: ChunkPlayer(experiment))  # it plays, if tasks run in this process
+    most, seconds = request.storage.most_units_per_file(line.games_a_pair), request.storage.shard_seconds
+    split = ChunkQueue(
+        left, line.count_units(request.games), most, request.executor.count_workers(request.threads), seconds
+    )
+    shown.start(line.count_games(left))
 
     def idle() -> None:
-        here.look()
-        shown.reach(here.games, experiment.engine.turns)
+        here.write_if_due()
+        shown.report_games(here.games, experiment.engine.turns)
 
     try:
         for found in request.executor.map(task, split, request.threads, stop, idle):
-            split.played(found.part, found.reached, found.seconds)
+            split.put_back_rest(found.chunk, found.reached, found.seconds)
             if found.misbehaviour:
                 experiment.engine.add_misbehaviour(found.misbehaviour)
             written += found.written
-            shown.reach(line.games_in(written))
+            shown.report_games(line.count_games(written))
     except KeyboardInterrupt:  # nothing more is to be written
         raise
     except BaseException:
         here.close()
         raise
-    return merged([*written, *here.close()])  # also of turns that were given up
+    return merge_ranges([*written, *here.close()])  # also of turns that were given up
 
 
-class _Progress:
+class _ProgressReporter:
     """The progress as somebody sees it, if anybody does."""
 
     def __init__(self, progress: Progress | None) -> None:
@@ -141,16 +149,16 @@ class _Progress:
         if self._progress:
             self._progress.start(games)
 
-    def reach(self, games: int, turns: int | None = None) -> None:
+    def report_games(self, games: int, turns: int | None = None) -> None:
         """So many games were played in all. If they are no more than before, ``turns`` say that agents play."""
         if self._progress and games > self._games:
             self._progress.advance(games - self._games)
             self._games = games
         elif self._progress and turns is not None:
-            self._progress.idle(turns)
+            self._progress.report_turns(turns)
 
 
-def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
+def _check_written(experiment: Experiment, written: Sequence[Range]) -> None:
     """Raise ``FailureError`` if units are not there that tasks wrote: somebody has removed files.
 
     A store may list an object only seconds after it was written, so there it is waited for.
@@ -170,11 +178,13 @@ def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
 
 def _find_unlisted(archive: Archive, run_id: str, written: Sequence[Range]) -> list[Range]:
     """Return the units that were written and that no listed file has."""
-    there = archive.ranges(run_id).covered if written and archive.run(run_id) is not None else []
-    return [each for first, end in written for each in missing(there, end, first)]
+    there = (
+        archive.list_effective_ranges(run_id).covered_ranges if written and archive.find_run(run_id) is not None else []
+    )
+    return [each for first, end in written for each in list_gaps(there, end, first)]
 
 
-class Parts:
+class ChunkQueue:
     """The parts of what a run lacks, each of which becomes one file; the first units come first.
 
     Its end is not final: a task that finds that its part takes too long plays its beginning and gives back the rest.
@@ -185,7 +195,7 @@ class Parts:
         self._left = [*missing]
         heapq.heapify(self._left)
         self._total, self._most, self._workers, self._seconds = total, most, workers, seconds
-        self._share = -(-self._units() // workers)
+        self._share = -(-self._count_units() // workers)
         self._a_unit: float | None = None  # seconds, once that is known
 
     def __iter__(self) -> Self:
@@ -195,53 +205,56 @@ class Parts:
         if not self._left:
             raise StopIteration
         first, end = self._left[0]
-        part = next(parts(first, end, self._total, self._size()))
+        part = next(split_into_files(first, end, self._total, self._compute_chunk_size()))
         if part[1] < end:
             heapq.heapreplace(self._left, (part[1], end))
         else:
             heapq.heappop(self._left)
         return part
 
-    def played(self, part: Range, reached: int, seconds: float) -> None:
+    def put_back_rest(self, part: Range, reached: int, seconds: float) -> None:
         """Take back what is left of a part that was played up to before ``reached`` in so many seconds."""
         if reached > part[0]:
             self._a_unit = max(seconds / (reached - part[0]), 1e-9)
         if reached < part[1]:
             heapq.heappush(self._left, (reached, part[1]))
 
-    def _size(self) -> int:
+    def _compute_chunk_size(self) -> int:
         """The units in the next part: small enough for all to have work, and for the time that it may take."""
         if self._a_unit is None:
             return min(self._most, 1 << (self._share - 1).bit_length())
-        share = self._units() // (2 * self._workers)  # so that the last ones end at about one time
+        share = self._count_units() // (2 * self._workers)  # so that the last ones end at about one time
         return max(
-            1, min(self._most, fitting(self._seconds, self._a_unit), max(share, int(LEAST_SECONDS / self._a_unit)))
+            1,
+            min(
+                self._most, units_within(self._seconds, self._a_unit), max(share, int(MIN_CHUNK_SECONDS / self._a_unit))
+            ),
         )
 
-    def _units(self) -> int:
+    def _count_units(self) -> int:
         return sum(end - first for first, end in self._left)
 
 
-def fitting(seconds: float, a_unit: float) -> int:
+def units_within(seconds: float, a_unit: float) -> int:
     """The units that play for so many seconds: a power of two."""
     return 1 << (max(1, int(min(seconds / max(a_unit, 1e-9), 1e12))).bit_length() - 1)
 
 
-def orders_of(line: UnitLine, first: int, end: int) -> Iterator[Order]:
+def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
     """The pairs of each pairing in a range of units, in blocks of at most ``MAX_PAIRS``."""
     every = (
         range(line.pairings) if end - first >= line.pairings else sorted({u % line.pairings for u in range(first, end)})
     )
     for pairing in every:
-        pair, end_pair = line.pairs(pairing, first, end)
-        for start in range(pair, end_pair, MAX_PAIRS):
-            yield Order(pairing, start, min(MAX_PAIRS, end_pair - start))
+        pair, end_pair = line.pair_range(pairing, first, end)
+        for start in range(pair, end_pair, MAX_BLOCK_PAIRS):
+            yield PairRange(pairing, start, min(MAX_BLOCK_PAIRS, end_pair - start))
 
 
-class PartResult(NamedTuple):
+class ChunkResult(NamedTuple):
     """What came of a part."""
 
-    part: Range
+    chunk: Range
     reached: int  # the unit before which all units of the part were played
     written: tuple[Range, ...]
     seconds: float  # playing and writing
@@ -261,44 +274,46 @@ class PlayTask(Task):
     keep_going: bool
     thoughts: bool = False
 
-    def __call__(self, part: Range, stop: Stop) -> PartResult:
-        return self.player.play(part, stop)
+    def __call__(self, part: Range, stop: StopSignal) -> ChunkResult:
+        return self.chunk_player.play(part, stop)
 
     @property
-    def player(self) -> PartPlayer:
+    def chunk_player(self) -> ChunkPlayer:
         """What plays in this process."""
-        return self.once("player", lambda: PartPlayer(self._experiment(), elsewhere=True))
+        return self.build_once("player", lambda: ChunkPlayer(self._build_experiment(), remote=True))
 
-    def _experiment(self) -> Experiment:
+    def _build_experiment(self) -> Experiment:
         """The experiment in a worker's process.
 
         Raises ``RequestError`` for an agent that cannot be made here; ``FailureError`` if this is not the place: it has
         another archive than the user's process, or other code.
         """
-        storage = ArchiveSettings(location_of(self.root), self.shard_games, self.shard_seconds, thoughts=self.thoughts)
+        storage = ArchiveOptions(
+            parse_location(self.root), self.shard_games, self.shard_seconds, thoughts=self.thoughts
+        )
         archive = Archive.open(storage.root)
-        run = RunSpec.from_plain(self.run, archive)
-        if archive.run(run.run_id) is None:
+        run = RunSpec.from_dict(self.run, archive)
+        if archive.find_run(run.run_id) is None:
             raise FailureError(
                 f"archive {storage.root} on {socket.gethostname()} does not have run {run.run_id}: all machines must "
                 "see the same archive under the same path"
             )
         agents = [agent.build() for agent in run.agents]
-        code = code_of(run, agents)
+        code = build_code_record(run, agents)
         if code["fingerprint"] != self.fingerprint:
             raise FailureError(
                 f"the code on {socket.gethostname()} has fingerprint {code['fingerprint']}, and the run is played by "
                 f"{self.fingerprint}: install the same version of the project and of your agents on all machines"
             )
-        request = Request(run, self.games, 1, storage, progress=False)
-        return Experiment(request, engine_of(run, agents, self.keep_going, self.thoughts), archive, code)
+        request = RunRequest(run, self.games, 1, storage, progress=False)
+        return Experiment(request, build_engine(run, agents, self.keep_going, self.thoughts), archive, code)
 
 
-def task_of(experiment: Experiment) -> PlayTask:
+def build_task(experiment: Experiment) -> PlayTask:
     """The task that plays parts of an experiment."""
     request, storage = experiment.request, experiment.request.storage
     return PlayTask(
-        run=request.spec.as_plain(),
+        run=request.spec.to_dict(),
         games=request.games,
         root=str(storage.root),
         shard_games=storage.shard_games,
@@ -310,68 +325,70 @@ def task_of(experiment: Experiment) -> PlayTask:
 
 
 @dataclass
-class PartPlayer:
+class ChunkPlayer:
     """Plays parts of an experiment in this process, on any number of threads."""
 
     experiment: Experiment
-    elsewhere: bool = False  # not where the run was asked for
+    remote: bool = False  # not where the run was asked for
     games: int = 0  # played so far
     pace: Pace = field(default_factory=Pace)
-    writers: dict[RangeWriter, Late] = field(default_factory=dict)  # of the parts in progress; whether one is overdue
+    writers: dict[RangeWriter, StopDeadline] = field(
+        default_factory=dict
+    )  # of the parts in progress; whether one is overdue
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        if self.elsewhere:  # the calling thread of the executor is in another process
-            threading.Thread(target=self._watch, daemon=True).start()
+        if self.remote:  # the calling thread of the executor is in another process
+            threading.Thread(target=self._write_periodically, daemon=True).start()
 
-    def _watch(self) -> None:
+    def _write_periodically(self) -> None:
         """Write what is finished, although a turn takes long or never ends."""
         while True:
             time.sleep(WATCH_SECONDS)
             with suppress(ArenaError):  # which the part itself raises once it ends
-                self.look()
+                self.write_if_due()
                 self.close(only_late=True)
 
-    def play(self, part: Range, stop: Stop) -> PartResult:
+    def play(self, part: Range, stop: StopSignal) -> ChunkResult:
         """Play a part and write it; less of it once it is to stop, or if all would take too long."""
-        total = self.experiment.line.end_of(self.experiment.request.games)
+        total = self.experiment.unit_line.count_units(self.experiment.request.games)
         started, writer = time.perf_counter(), RangeWriter(self.experiment, part[0], total)
         with self.lock:
-            self.writers[writer] = Late(stop, GRACE + WATCH_SECONDS)
+            self.writers[writer] = StopDeadline(stop, GRACE_SECONDS + WATCH_SECONDS)
         try:
             with writer:
-                reached = self._play_chunks(part, stop, writer)
+                reached = self._play_in_steps(part, stop, writer)
         finally:
             with self.lock:
                 del self.writers[writer]
         engine = self.experiment.engine
-        misbehaviour = tuple(engine.take_misbehaviour()) if self.elsewhere else ()
-        return PartResult(part, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
+        misbehaviour = tuple(engine.take_misbehaviour()) if self.remote else ()
+        return ChunkResult(part, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
-    def _play_chunks(self, part: Range, stop: Stop, writer: RangeWriter) -> int:
+    def _play_in_steps(self, part: Range, stop: StopSignal, writer: RangeWriter) -> int:
         """Play a part, as many units at a time as the pace allows; returns the unit before which it ended."""
-        line, seconds = self.experiment.line, self.experiment.request.storage.shard_seconds
-        (first, end), cut, begun = part, Late(stop, GRACE), time.perf_counter()
+        line, seconds = self.experiment.unit_line, self.experiment.request.storage.shard_seconds
+        (first, end), cut, begun = part, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
         reached = first
         while reached < end and not stop.is_set():
-            chunk = reached, min(end, reached + self.pace.units(line.pairings))
+            chunk = reached, min(end, reached + self.pace.next_unit_count(line.pairings))
             started = time.perf_counter()
-            if not self._play_chunk(chunk, cut, writer):
+            if not self._play_units(chunk, cut, writer):
                 break
             reached = chunk[1]
             now = time.perf_counter()
             a_unit = (now - started) / (chunk[1] - chunk[0])
-            if now - begun > PATIENCE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
-                units = fitting(seconds, a_unit)
+            if now - begun > PATIENCE_SHARE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
+                units = units_within(seconds, a_unit)
                 while units < reached - first:  # the least that makes one file
                     units *= 2
                 end = min(end, first + units)
         return reached
 
-    def _play_chunk(self, chunk: Range, cut: Callable[[], bool], writer: RangeWriter) -> bool:
+    def _play_units(self, chunk: Range, cut: Callable[[], bool], writer: RangeWriter) -> bool:
         """Play a few units, all their games or none; false if that was cut."""
         blocks, games = [], 0
-        for order in orders_of(self.experiment.line, *chunk):
+        for order in list_pair_ranges(self.experiment.unit_line, *chunk):
             played = self.experiment.engine.play_block(order, cut)
             if played is None:
                 return False
@@ -383,12 +400,12 @@ class PartPlayer:
             self.games += games
         return True
 
-    def look(self) -> None:
+    def write_if_due(self) -> None:
         """Write what has waited long enough; a thread whose turn takes long cannot."""
         with self.lock:
             writers = [*self.writers]
         for writer in writers:
-            writer.look()
+            writer.write_if_due()
 
     def close(self, only_late: bool = False) -> list[Range]:
         """Write all that is finished of parts that nobody waits for; returns what was written of these.

@@ -16,6 +16,6 @@ class Progress(Protocol):
         """``games`` more have been played."""
         ...
 
-    def idle(self, turns: int) -> None:
+    def report_turns(self, turns: int) -> None:
         """No game has ended for a while; agents in Python have taken ``turns`` turns so far."""
         ...

@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, joined
+from analytics.store.blocks import RangeGames, concat_blocks
 from analytics.store.range_files import read_games
 from analytics.store.ranges import MODULUS, Ranges, StoredRange, UnitLine, game_ids
 from quarto.batch import ENDINGS, GAME_BITS
 from quarto.notation import format_game
-from runners.arena.engine import BatchEngine, Order, Pace
+from runners.arena.engine import BatchEngine, Pace, PairRange
 from runners.arena.progress import Progress
-from runners.hosting.guarded_agent import unlogged
+from runners.hosting.guarded_agent import silence_forfeit_log
 
 SAMPLE_UNITS = 256  # of a sample, unless the run has more pairings: then one of each is played, and one more
 SAMPLE_FILES = 4  # from which most of a sample is drawn: each is read as a whole
 SAMPLE_SECONDS = 1.0  # of playing, after which a sample ends that has a unit of each pairing
-MOST_SECONDS = 20.0  # after which it ends also if it has only a unit of each agent
+MAX_SAMPLE_SECONDS = 20.0  # after which it ends also if it has only a unit of each agent
 
 
 class GameDifference(NamedTuple):
@@ -88,14 +88,14 @@ def replay_run(
         FailureError: A file of the run is damaged, if it has to be read.
 
     """
-    ranges, pace, compared = archive.ranges(run_id), Pace(), 0
+    ranges, pace, compared = archive.list_effective_ranges(run_id), Pace(), 0
     if progress:
-        progress.start(line.games_in(each[:2] for each in ranges))
-    with unlogged():
+        progress.start(line.count_games(each[:2] for each in ranges))
+    with silence_forfeit_log():
         for stored in ranges:
-            sums = _play_range(engine, line, stored, pace, threads, stop, progress)
+            sums = _replay_range(engine, line, stored, pace, threads, stop, progress)
             games = line.games_a_pair * sum(order.pairs for order in sums)
-            is_whole = games == line.games_in([stored[:2]])
+            is_whole = games == line.count_games([stored[:2]])
             if not is_whole or sum(sums.values()) % MODULUS != stored.fingerprint:
                 difference = _find_first_difference(archive, run_id, engine, stored, sums)
                 if difference or not is_whole:
@@ -104,7 +104,7 @@ def replay_run(
     return Replay(compared, line.pairings)
 
 
-def _play_range(
+def _replay_range(
     engine: BatchEngine,
     line: UnitLine,
     stored: StoredRange,
@@ -112,34 +112,36 @@ def _play_range(
     threads: int,
     stop: threading.Event,
     progress: Progress | None,
-) -> dict[Order, int]:
+) -> dict[PairRange, int]:
     """Return the fingerprint of each block of a range that was played."""
-    sums = dict[Order, int]()
+    sums = dict[PairRange, int]()
 
     def show_turns() -> None:
         if progress:
-            progress.idle(engine.turns)
+            progress.report_turns(engine.turns)
 
-    for block, seconds in engine.play(_list_orders(line, stored, pace), threads, stop, show_turns):
+    for block, seconds in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
         pace.update(block.pairing, block.pairs, seconds)
-        sums[Order(block.pairing, block.first_pair, block.pairs)] = sum(part.fingerprint for part in joined([block]))
+        sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
+            part.fingerprint for part in concat_blocks([block])
+        )
         if progress:
             progress.advance(len(block.games.plies))
     return sums
 
 
-def _list_orders(line: UnitLine, stored: StoredRange, pace: Pace) -> Iterator[Order]:
+def _list_pair_ranges(line: UnitLine, stored: StoredRange, pace: Pace) -> Iterator[PairRange]:
     """Yield the pairs of a range, as many at a time as the pace allows when they are asked for."""
     for pairing in range(line.pairings):
-        pair, end = line.pairs(pairing, stored.first, stored.end)
+        pair, end = line.pair_range(pairing, stored.first, stored.end)
         while pair < end:
-            pairs = min(pace.pairs(pairing), end - pair)
-            yield Order(pairing, pair, pairs)
+            pairs = min(pace.next_pair_count(pairing), end - pair)
+            yield PairRange(pairing, pair, pairs)
             pair += pairs
 
 
 def _find_first_difference(
-    archive: Archive, run_id: str, engine: BatchEngine, stored: StoredRange, sums: dict[Order, int]
+    archive: Archive, run_id: str, engine: BatchEngine, stored: StoredRange, sums: dict[PairRange, int]
 ) -> GameDifference | None:
     """Return the first game of a range that differs, among blocks that were played, given their fingerprints."""
     games = read_games(archive, run_id, stored)
@@ -150,25 +152,25 @@ def _find_first_difference(
 # One block.
 
 
-def find_difference(stored: RangeGames, engine: BatchEngine, order: Order) -> GameDifference | None:
+def find_difference(stored: RangeGames, engine: BatchEngine, order: PairRange) -> GameDifference | None:
     """Play a block of pairs again and return its first game that differs from ``stored``; None if none does."""
     games = _select_games(stored, order)
-    (played,) = joined([engine.play_block(order).block])
-    plies = _differing_plies(games, played)
+    (played,) = concat_blocks([engine.play_block(order).block])
+    plies = _find_differing_plies(games, played)
     for index in np.flatnonzero(plies >= 0)[:1].tolist():
         texts = _format_game(games, index), _format_game(played, index)
         return GameDifference(int(games.game_id[index]), int(plies[index]), *texts)
     return None
 
 
-def _select_games(stored: RangeGames, order: Order) -> RangeGames:
+def _select_games(stored: RangeGames, order: PairRange) -> RangeGames:
     """Return the games of consecutive pairs of one pairing, which have neighbouring ids."""
     ids = game_ids(*order, swapped=True)
     low, high = np.searchsorted(stored.game_id, [ids[0], ids[-1] + 1]).tolist()
-    return stored.part(slice(low, high))
+    return stored.select_contiguous(slice(low, high))
 
 
-def _differing_plies(stored: RangeGames, played: RangeGames) -> NDArray[np.intp]:
+def _find_differing_plies(stored: RangeGames, played: RangeGames) -> NDArray[np.intp]:
     """Return for each game [G] the first ply that differs, the number of plies if only the ending does, or -1.
 
     Raises:
@@ -213,16 +215,16 @@ def replay_sample(
         FailureError: A file of the run is damaged.
 
     """
-    units = select_sample(archive.ranges(run_id), engine.pairings, run_id)
+    units = select_sample(archive.list_effective_ranges(run_id), engine.pairings, run_id)
     games_by_file = _read_units(archive, run_id, line, units)
     needed = _count_until_all_agents(units, engine.pairings)
     started, pairings, difference = clock(), set[int](), None
-    with unlogged():
+    with silence_forfeit_log():
         for number, unit in enumerate(units):
             seconds, has_each = clock() - started, number >= line.pairings
-            if (seconds > SAMPLE_SECONDS and has_each) or (seconds > MOST_SECONDS and number >= needed):
+            if (seconds > SAMPLE_SECONDS and has_each) or (seconds > MAX_SAMPLE_SECONDS and number >= needed):
                 return Replay(number * line.games_a_pair, len(pairings))
-            order = Order(unit % line.pairings, unit // line.pairings, 1)
+            order = PairRange(unit % line.pairings, unit // line.pairings, 1)
             pairings.add(order.pairing)
             difference = find_difference(games_by_file[unit], engine, order)
             if difference:
@@ -290,9 +292,9 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
 
 def _read_units(archive: Archive, run_id: str, line: UnitLine, units: Sequence[int]) -> dict[int, RangeGames]:
     """Read the games of some units; returns for each unit the games of all of these that are in its file."""
-    ranges, by_file = archive.ranges(run_id), dict[StoredRange, list[int]]()
+    ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:
-        stored = ranges.at(unit)
+        stored = ranges.find_range(unit)
         if stored is not None:
             by_file.setdefault(stored, []).append(unit)
     games = dict[int, RangeGames]()

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.spec import RunSpec
-from runners.arena.storage import ArchiveSettings
+from runners.arena.storage import ArchiveOptions
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """A checked configuration: which games to play, how many, and where to store them."""
 
     spec: RunSpec
     games: int  # per pairing, even if the seats are swapped
     threads: int
-    storage: ArchiveSettings
+    storage: ArchiveOptions
     progress: bool
     keep_going: bool = False  # although an agent forfeits all its games
     executor: Executor = THREADS

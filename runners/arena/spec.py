@@ -13,32 +13,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.base.agent import Agent, AgentLimits, KernelAgent
-from agents.base.parameters import as_typed
+from agents.base.parameters import format_parameter
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
-from analytics.store.records import LABEL, run_id_of
-from analytics.store.texts import as_line
-from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest, one_line
+from analytics.store.records import LABEL, compute_run_id
+from analytics.store.texts import to_line
+from quarto.errors import ArenaError, RequestError, describe_valid_names, format_error, is_ctrl_c
 from quarto.rules import Rules
-from runners.arena.identities import TARGET, class_path_of, is_for_data, is_shipped, starts_programs
+from runners.arena.identities import TARGET_KEY, is_allowed_in_data, is_shipped, starts_programs, to_class_path
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
-    from quarto.solver.table import Base
+    from quarto.solver.table import TablebaseIndex
 
 POLICY_PARAMETERS = ("policy", "value")  # parameters that name a policy, for agents whose yaml says what they read
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 
 # Types of parameters by their names in annotations: the types of valid values, and what all others are.
-SIMPLE = {
+SIMPLE_TYPES = {
     "bool": ((bool,), "neither true nor false"),
     "int": ((int,), "not a whole number"),
     "float": ((float, int), "not a number"),
     "str": ((str,), "not a text"),
 }
-OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
+OPTIONAL_HINT = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
-HUMAN = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
+HUMAN_TARGET = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
 AGENT_METHODS = ("play", "choose", "lifted")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
 AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # ``as_mapping``
 
@@ -65,23 +65,23 @@ class AgentSpec:
         Raises ``RequestError`` for a target or parameters that do not exist or do not fit, and for an agent that would
         run other people's code although the user did not name it.
         """
-        self.require_trusted()
-        others: dict[str, Any] = {self.policy_parameter() or "policy": self.policy} if self.policy else {}
+        self.check_is_trusted()
+        others: dict[str, Any] = {self.find_policy_parameter() or "policy": self.policy} if self.policy else {}
         if self.runs_programs:
             others["limits"] = self.limits
-        elif self.limits.any:
-            return self._limited()
+        elif self.limits.is_limited:
+            return self._build_limited()
         if self.player:
             own = {key: value for key, value in self.params.items() if key != "policy"}
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
-        params = {name: self._built(name, value) for name, value in self.params.items()}
-        agent: Agent = _instantiate(f"agent '{self.label}'", self._agent_class(), params, others)
+        params = {name: self._build_parameter(name, value) for name, value in self.params.items()}
+        agent: Agent = _call_constructor(f"agent '{self.label}'", self._load_agent_class(), params, others)
         if hasattr(agent, "equip"):
-            agent.equip(_base_for)
+            agent.equip(_load_tablebase)
         return agent
 
-    def _limited(self) -> Agent:
+    def _build_limited(self) -> Agent:
         if self.limits.isolation == "process":
             from runners.hosting.limits import IsolatedAgent  # it starts processes: most runs need not load that
 
@@ -98,17 +98,17 @@ class AgentSpec:
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
-    def _built(self, name: str, value: Any) -> Any:
+    def _build_parameter(self, name: str, value: Any) -> Any:
         """A parameter as the constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
         if name not in AGENT_PARAMETERS or value is None:
             return value
-        return AgentSpec.from_mapping(value, self.trusted).build()
+        return AgentSpec.from_record(value, self.trusted).build()
 
-    def policy_parameter(self) -> str | None:
+    def find_policy_parameter(self) -> str | None:
         """The parameter by which its constructor takes a policy; None: it takes none. Raises as ``build`` does."""
-        self.require_trusted()
+        self.check_is_trusted()
         named = next((each for each in POLICY_PARAMETERS if each in self.params), None)
-        return named if named and self._takes(named) else None
+        return named if named and self._has_parameter(named) else None
 
     @property
     def runs_programs(self) -> bool:
@@ -118,62 +118,62 @@ class AgentSpec:
     @property
     def choosers(self) -> Sequence[str]:
         """The values of ``Rules.chooser`` that it plays, as its class says. Raises as ``build`` does."""
-        from agents.base.player import choosers_of  # it needs the compiler: few callers ask
+        from agents.base.player import list_choosers  # it needs the compiler: few callers ask
 
-        self.require_trusted()
-        known: Any = self._agent_class()  # a class says it as an agent does
-        return choosers_of(known)
+        self.check_is_trusted()
+        known: Any = self._load_agent_class()  # a class says it as an agent does
+        return list_choosers(known)
 
-    def _takes(self, parameter: str) -> bool:
-        return parameter in inspect.signature(self._class()).parameters
+    def _has_parameter(self, parameter: str) -> bool:
+        return parameter in inspect.signature(self._load_class()).parameters
 
-    def _class(self) -> type[Any]:
-        return _class(f"agent '{self.label}'", self.target, self.trusted)
+    def _load_class(self) -> type[Any]:
+        return _import_class(f"agent '{self.label}'", self.target, self.trusted)
 
-    def _agent_class(self) -> type[Any]:
+    def _load_agent_class(self) -> type[Any]:
         """Return its class. Raises ``RequestError`` also for one without the interface of an agent."""
-        found = self._class()
+        found = self._load_class()
         if issubclass(found, KernelAgent) or any(callable(getattr(found, name, None)) for name in AGENT_METHODS):
             return found
         raise RequestError(
-            f"agent '{self.label}' ({as_line(self.target, 100)}) is not a KernelAgent, and has neither "
+            f"agent '{self.label}' ({to_line(self.target, 100)}) is not a KernelAgent, and has neither "
             "play(batch, rng) nor choose(position, rng): give it one of them (see agents/base/agent.py)"
         )
 
-    def require_trusted(self) -> None:
+    def check_is_trusted(self) -> None:
         """Raise ``RequestError`` if it would run other people's code, and the user did not name it."""
         if not self.trusted:
-            refuse(f"agent '{self.label}'", self.code_of_others())
+            check_no_third_party_code(f"agent '{self.label}'", self.third_party_code())
 
-    def code_of_others(self) -> Iterator[str]:
+    def third_party_code(self) -> Iterator[str]:
         """The code that it would run besides the project's own, and agents inside it: a text for each.
 
         Modules of others are not imported.
         """
         if not is_shipped(self.target):
-            yield from classes_of_others([self.target])
+            yield from third_party_classes([self.target])
         elif self.runs_programs:
-            yield f"a program that '{as_line(self.label, 100)}' starts"
+            yield f"a program that '{to_line(self.label, 100)}' starts"
         for name in AGENT_PARAMETERS:
             if self.params.get(name) is not None:
-                yield from AgentSpec.from_mapping(self.params[name]).code_of_others()
+                yield from AgentSpec.from_record(self.params[name]).third_party_code()
         if self.player:
-            yield from self.player.code_of_others()
+            yield from self.player.third_party_code()
 
-    def as_mapping(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """All that affects its games, as JSON values."""
         mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
-        limits = self.limits.as_mapping()
+        limits = self.limits.to_dict()
         others = {"policy_id": self.policy_id} if self.policy_id else {}
         return mapping | others | ({"limits": limits} if limits else {})
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def id_fields(self) -> dict[str, Any]:
         """``as_mapping`` wherever its folders lie: the same agent in another place is the same agent."""
-        return {**self.as_mapping(), "params": last_parts(self.params, self.paths)}
+        return {**self.to_record(), "params": shorten_paths(self.params, self.paths)}
 
     @staticmethod
-    def from_mapping(mapping: Any, trusted: bool = False) -> AgentSpec:
+    def from_record(mapping: Any, trusted: bool = False) -> AgentSpec:
         """Return the agent that ``as_mapping`` described, without its policy.
 
         The mapping may come from data. Raises ``RequestError`` if it does not describe an agent.
@@ -183,10 +183,10 @@ class AgentSpec:
         is_whole = bool(known) and len(values) == len(mapping) and {"label", "target", "params"} <= {*values}
         if not is_whole or not LABEL.fullmatch(values["label"]):
             raise RequestError(f"{mapping!a:.80} does not describe an agent: it needs label, target and params")
-        limits = AgentLimits.of(f"agent '{values['label']}'", values.get("limits", {}))
+        limits = AgentLimits.from_mapping(f"agent '{values['label']}'", values.get("limits", {}))
         return AgentSpec(**{**values, "limits": limits, "trusted": trusted})
 
-    def as_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, from which another process makes the same agent: see ``from_plain``.
 
         Of a policy it says only that there is one.
@@ -194,12 +194,12 @@ class AgentSpec:
         return {
             **asdict(replace(self, policy=None, player=None)),
             "policy": self.policy is not None,
-            "player": self.player and self.player.as_plain(),
+            "player": self.player and self.player.to_dict(),
             "files": {name: str(path) for name, path in self.files.items()},
         }
 
     @staticmethod
-    def from_plain(
+    def from_dict(
         plain: Mapping[str, Any], policy_of: Callable[[str], Policy], policy_id: str | None = None
     ) -> AgentSpec:
         """The agent that ``as_plain`` described.
@@ -210,7 +210,7 @@ class AgentSpec:
         player = plain["player"]
         fields = {
             "policy": policy_of(policy_id) if plain["policy"] and policy_id else None,
-            "player": AgentSpec.from_plain(player, policy_of, policy_id) if player else None,
+            "player": AgentSpec.from_dict(player, policy_of, policy_id) if player else None,
             "limits": AgentLimits(**plain["limits"]),
             "files": {name: Path(path) for name, path in plain["files"].items()},
             "paths": tuple(plain["paths"]),
@@ -218,7 +218,7 @@ class AgentSpec:
         return AgentSpec(**{**plain, **fields})
 
 
-def refuse(what: str, code: Iterable[str]) -> None:
+def check_no_third_party_code(what: str, code: Iterable[str]) -> None:
     """Raise ``RequestError`` if there is any ``code`` of others. ``what`` names it; the user did not, data did."""
     for each in code:
         raise RequestError(
@@ -227,17 +227,17 @@ def refuse(what: str, code: Iterable[str]) -> None:
         )
 
 
-def classes_of_others(identities: Iterable[Any]) -> Iterator[str]:
+def third_party_classes(identities: Iterable[Any]) -> Iterator[str]:
     """Describe each class that data must not name."""
-    yield from (f"class {as_line(str(identity), 100)}" for identity in identities if not is_for_data(identity))
+    yield from (f"class {to_line(str(identity), 100)}" for identity in identities if not is_allowed_in_data(identity))
 
 
 @functools.cache
-def _base_for(rules: Rules) -> Base | None:
+def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
     """The tablebase of some rules for agents that can use one, read once."""
-    from analytics.exact.tablebase import base_for
+    from analytics.exact.tablebase import load_base
 
-    return base_for(rules)
+    return load_base(rules)
 
 
 @dataclass(frozen=True)
@@ -254,23 +254,23 @@ class RunSpec:
     salt: str = ""  # the code's fingerprint, if the run is kept apart from one begun by other code
     training: bool = False  # a trainer asked for the games; it does not affect them and is no part of the id
 
-    def as_mapping(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """The fields as JSON values; those of ``rare`` are left out when usual. Run ids depend on this mapping."""
         rare = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
-            "agents": [agent.identity for agent in self.agents],
+            "agents": [agent.id_fields for agent in self.agents],
             "pairings": [list(pairing) for pairing in self.pairings],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
         } | {key: value for key, (value, usual) in rare.items() if value != usual}
 
-    def as_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values, from which another process makes the same specification: see ``from_plain``."""
-        return {**asdict(replace(self, agents=())), "agents": [agent.as_plain() for agent in self.agents]}
+        return {**asdict(replace(self, agents=())), "agents": [agent.to_dict() for agent in self.agents]}
 
     @staticmethod
-    def from_plain(plain: Mapping[str, Any], archive: Archive) -> RunSpec:
+    def from_dict(plain: Mapping[str, Any], archive: Archive) -> RunSpec:
         """The specification that ``as_plain`` described; its policies are those of the archive.
 
         Raises ``RequestError`` for a policy that the archive does not have.
@@ -278,12 +278,12 @@ class RunSpec:
         from analytics.store import policy_store  # most runs need none
 
         @functools.cache
-        def policy_of(policy_id: str) -> Policy:
+        def load_policy(policy_id: str) -> Policy:
             return policy_store.read(archive, policy_id)[1]
 
         fields = {
             "rules": Rules(**plain["rules"]),
-            "agents": tuple(AgentSpec.from_plain(agent, policy_of) for agent in plain["agents"]),
+            "agents": tuple(AgentSpec.from_dict(agent, load_policy) for agent in plain["agents"]),
             "pairings": tuple((first, second) for first, second in plain["pairings"]),
         }
         return RunSpec(**{**plain, **fields})
@@ -291,58 +291,58 @@ class RunSpec:
     @functools.cached_property
     def run_id(self) -> str:
         """Twelve hex digits of a hash of the specification: the same on every machine."""
-        return run_id_of(self.as_mapping())
+        return compute_run_id(self.to_record())
 
     @property
-    def games_a_pair(self) -> int:
+    def games_per_pair(self) -> int:
         return 2 if self.seats == "swapped" else 1
 
     @property
-    def line(self) -> UnitLine:
+    def unit_line(self) -> UnitLine:
         """The form of the run's line of units."""
-        return UnitLine(len(self.pairings), self.games_a_pair)
+        return UnitLine(len(self.pairings), self.games_per_pair)
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether its games are a function of their numbers: no person, no learner, no limit by the clock plays."""
-        people = any(agent.target == HUMAN for agent in self.agents)
+        people = any(agent.target == HUMAN_TARGET for agent in self.agents)
         return not people and self.learner is None and all(agent.limits.turn_seconds is None for agent in self.agents)
 
     @property
-    def labels(self) -> tuple[tuple[str, str], ...]:
+    def pairing_labels(self) -> tuple[tuple[str, str], ...]:
         """Each pairing's labels: first agent, second agent."""
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
-def made_of(what: str, settings: Mapping[str, Any], expected: type[Any], trusted: bool = False) -> Any:
+def instantiate(what: str, settings: Mapping[str, Any], expected: type[Any], trusted: bool = False) -> Any:
     """An object as a yaml describes it: the class under ``_target_``, called with its parameters.
 
     The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.
     ``what`` names it in messages. ``trusted``: the user named the class; else it is one of the project's own. Raises
     ``RequestError`` for a class or parameters that do not exist or do not fit.
     """
-    parameters = {key: value for key, value in settings.items() if key != TARGET}
-    target = target_of(what, settings)
-    found = _class(what, target, trusted)
+    parameters = {key: value for key, value in settings.items() if key != TARGET_KEY}
+    target = find_target(what, settings)
+    found = _import_class(what, target, trusted)
     if not issubclass(found, expected):
         raise RequestError(f"{what}: {target} is not a {expected.__name__} (see {expected.__module__})")
-    return _instantiate(what, found, parameters, {})
+    return _call_constructor(what, found, parameters, {})
 
 
-def target_of(what: str, settings: Mapping[str, Any]) -> str:
+def find_target(what: str, settings: Mapping[str, Any]) -> str:
     """The identity of the class that a yaml names. Raises ``RequestError`` if it names none."""
-    target = settings.get(TARGET)
+    target = settings.get(TARGET_KEY)
     if not isinstance(target, str):
-        raise RequestError(f"{what}: its yaml names no class under {TARGET}")
+        raise RequestError(f"{what}: its yaml names no class under {TARGET_KEY}")
     return target
 
 
-def _instantiate(what: str, found: type[Any], params: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
+def _call_constructor(what: str, found: type[Any], params: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
     """A class, called with ``params`` and, over them, ``others``. Raises ``RequestError`` if these do not fit."""
     known = inspect.signature(found).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-            raise RequestError(f"{what} has no parameter {name!r}{nearest(name, known)}")
+            raise RequestError(f"{what} has no parameter {name!r}{describe_valid_names(name, known)}")
         if name in known:
             _check_type(what, known[name], params[name])
     try:
@@ -359,36 +359,38 @@ def _instantiate(what: str, found: type[Any], params: Mapping[str, Any], others:
 def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
     """Raise ``RequestError`` for a value that is not of the parameter's type, if that is simple: see ``SIMPLE``."""
     hint = parameter.annotation
-    text = OPTIONAL.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
+    text = OPTIONAL_HINT.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
     types = [each.strip() for each in text.split("|")]
     others = [each for each in types if each != "None"]
     if value is None and (len(others) < len(types) or parameter.default is None):
         return
-    if all(each in SIMPLE for each in others) and not any(type(value) in SIMPLE[each][0] for each in others):
-        wrong = " and ".join(SIMPLE[each][1] for each in others)
-        remedy = f"; in quotes it is one: {parameter.name}='\"{as_typed(value)}\"'" if others == ["str"] else ""
+    if all(each in SIMPLE_TYPES for each in others) and not any(
+        type(value) in SIMPLE_TYPES[each][0] for each in others
+    ):
+        wrong = " and ".join(SIMPLE_TYPES[each][1] for each in others)
+        remedy = f"; in quotes it is one: {parameter.name}='\"{format_parameter(value)}\"'" if others == ["str"] else ""
         raise RequestError(f"{what}: {parameter.name}={value!r} is {wrong}{remedy}")
 
 
-def _class(what: str, identity: str, trusted: bool) -> type[Any]:
+def _import_class(what: str, identity: str, trusted: bool) -> type[Any]:
     """The class with an identity: the only way from a text to a class. Raises ``RequestError``, see ``made_of``."""
     if not trusted:
-        refuse(what, classes_of_others([identity]))
-    target = class_path_of(identity)
+        check_no_third_party_code(what, third_party_classes([identity]))
+    target = to_class_path(identity)
     module_name, _, class_name = target.rpartition(".")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except BaseException as error:  # and so may its module
         if is_ctrl_c(error):
             raise
-        reason = _reason(module_name, class_name, error)
+        reason = _describe_import_error(module_name, class_name, error)
         raise RequestError(f"{what}: _target_ {target!r} cannot be imported {reason}") from error
     if not isinstance(found, type):
         raise RequestError(f"{what}: _target_ {target!r} is not a class")
     return found
 
 
-def _reason(module: str, name: str, error: BaseException) -> str:
+def _describe_import_error(module: str, name: str, error: BaseException) -> str:
     """Why a class cannot be imported: its module is not found or has no such class, or the module itself fails."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     is_absent = bool(missing) and f"{module}.".startswith(f"{missing}.")
@@ -400,10 +402,10 @@ def _reason(module: str, name: str, error: BaseException) -> str:
     remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
     if "relative import" in str(error):
         remedy = "; a module beside it is imported by its name: 'import other', not 'from . import other'"
-    return f"({one_line(error)}){remedy}"
+    return f"({format_error(error)}){remedy}"
 
 
-def last_parts(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+def shorten_paths(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     """Parameters with the last part of each of these ``paths``, or of every path in a command with arguments."""
     named = {
         key: re.sub(r"(?<![^\s=])[^\s=]*/", "", value) if " " in value else Path(value).expanduser().resolve().name
@@ -413,9 +415,11 @@ def last_parts(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any
     return {**params, **named}
 
 
-def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def format_label(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """``name`` and, in brackets, the parameters that differ from the yaml's: ``ga_minimax(depth=2)``."""
-    changed = [f"{key}={as_typed(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)]
+    changed = [
+        f"{key}={format_parameter(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)
+    ]
     return f"{name}({','.join(changed)})" if changed else name
 
 

@@ -15,12 +15,12 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import Hypotheses, SequentialTest, looks, pair_outcomes
+from analytics.statistics.sprt import Hypotheses, SequentialTest, look_schedule, pair_outcomes
 from analytics.store import sprt_verdicts
 from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.batch import Block
-from runners.arena.engine import Order, Pace
-from runners.arena.experiment import Experiment, RangeWriter, begin, contribute
+from runners.arena.engine import Pace, PairRange
+from runners.arena.experiment import Experiment, RangeWriter, record_contribution, record_run_start
 
 OnPairs = Callable[[SequentialTest], None]  # called with the test whenever it has taken more pairs
 
@@ -37,9 +37,11 @@ class SprtExperiment:
         """After so many pairs the test ends without a decision."""
         return self.experiment.request.games // 2
 
-    def trial(self) -> SequentialTest:
+    def load_trial(self) -> SequentialTest:
         """The state of the test after the games that the archive holds now."""
-        return sprt_verdicts.trial(self.experiment.archive, self.experiment.run_id, self.hypotheses, self.most_pairs)
+        return sprt_verdicts.run_sequential_test(
+            self.experiment.archive, self.experiment.run_id, self.hypotheses, self.most_pairs
+        )
 
 
 @dataclass(frozen=True)
@@ -53,71 +55,71 @@ class SprtOutcome:
     stopped: bool  # because the user asked to
 
 
-def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:
+def execute_test(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:
     """Play until the test ends or ``stop`` is set, and store the verdict.
 
     Raises ``FailureError`` when the disk refuses; games written before are kept.
     """
-    experiment, trial = prepared.experiment, prepared.trial()
+    experiment, trial = prepared.experiment, prepared.load_trial()
     archive, spec = experiment.archive, experiment.request.spec
     begun = replace(experiment, request=replace(experiment.request, games=2 * trial.horizon))
-    with contribute(begun, command) as contribution:
+    with record_contribution(begun, command) as contribution:
         try:
             # Repeated only if another process plays the same run: the test takes the games that the archive holds.
             while not (trial.ended or stop.is_set()):
-                contribution.games += _play(prepared, trial, stop, watch)
-                trial = prepared.trial()
+                contribution.games += _play_missing_pairs(prepared, trial, stop, watch)
+                trial = prepared.load_trial()
         finally:  # the run's record asks for the games up to the next look; none are missing once the test has ended
-            begin(archive, spec, experiment.code, 2 * trial.horizon, command)
+            record_run_start(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
-        sprt_verdicts.save(archive, SprtVerdict.from_trial(experiment.run_id, trial, command))
+        sprt_verdicts.write_verdict(archive, SprtVerdict.from_test(experiment.run_id, trial, command))
     return SprtOutcome(experiment, trial, contribution.games, contribution.seconds, stop.is_set())
 
 
-def _play(prepared: SprtExperiment, trial: SequentialTest, stop: threading.Event, watch: OnPairs) -> int:
+def _play_missing_pairs(prepared: SprtExperiment, trial: SequentialTest, stop: threading.Event, watch: OnPairs) -> int:
     """Play and write what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games written."""
     experiment, most = prepared.experiment, prepared.most_pairs
-    outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
+    outcomes = _PairOutcomes(sprt_verdicts.read_outcomes(experiment.archive, experiment.run_id, most))
     gaps, pace, held = (
-        experiment.missing(2 * most),
+        experiment.missing_units(2 * most),
         Pace(experiment.request.storage.shard_games // 16),
         dict[int, Block](),
     )
-    source = takewhile(lambda _: not (stop.is_set() or trial.ended), _orders(gaps, most, pace))
+    source = takewhile(lambda _: not (stop.is_set() or trial.ended), _list_pair_ranges(gaps, most, pace))
     reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
     with RangeWriter(experiment, reached) as writer:
-        for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.look):
+        for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.write_if_due):
             pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
-            trial.take(outcomes.after(trial.pairs))
+            trial.add_outcomes(outcomes.select_after(trial.pairs))
             for first in sorted(held):
                 if first + held[first].pairs <= trial.pairs:
                     taken = held.pop(first)
                     if first != reached:  # the archive holds the pairs between
-                        writer.skip(first)
+                        writer.skip_to(first)
                     reached = first + taken.pairs
                     writer.add(reached, [taken])
             watch(trial)
             if trial.ended:
                 break
-    return writer.games
+    return writer.games_written
 
 
-def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Order]:
+def _list_pair_ranges(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[PairRange]:
     """The pairs in ``gaps``, ascending. No block crosses a look, since a test ends at a look and so with a block."""
     start = 0
-    for look in looks(most):
+    for look in look_schedule(most):
         for gap, gap_end in gaps:
             first, end = max(gap, start), min(gap_end, look)
             while first < end:
-                pairs = min(pace.pairs(0), end - first)
-                yield Order(0, first, pairs)
+                pairs = min(pace.next_pair_count(0), end - first)
+                yield PairRange(0, first, pairs)
                 first += pairs
         start = look
 
 
-class _Outcomes:
+class _PairOutcomes:
     """The outcomes of pairs by number, as ``sprt_verdicts.outcomes`` returns them; it grows as needed."""
 
     def __init__(self, known: NDArray[np.int8]) -> None:
@@ -131,6 +133,6 @@ class _Outcomes:
             self._outcomes = np.concatenate([self._outcomes, np.full(room, sprt_verdicts.UNKNOWN, np.int8)])
         self._outcomes[first:end] = outcomes
 
-    def after(self, pairs: int) -> NDArray[np.int8]:
+    def select_after(self, pairs: int) -> NDArray[np.int8]:
         """The outcomes from pair number ``pairs`` to before the first unknown one."""
-        return sprt_verdicts.known(self._outcomes, pairs)
+        return sprt_verdicts.select_known_outcomes(self._outcomes, pairs)

@@ -5,32 +5,34 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from analytics.questions.columns import words
+from analytics.questions.columns import text_column
 from quarto.errors import RequestError
-from runners.config.options import comment_of, names, parameters_of, settings_of
-from runners.terminal.console import show, tabulated
+from runners.config.options import list_options, load_option, read_option_comment, select_parameters
+from runners.terminal.console import build_table, print_tables
 
 WIDTH, FRAME = 80, 7  # characters of the table, and of its frame
 
 
-def show_agents(wide: bool) -> None:
+def print_agents(wide: bool) -> None:
     """Print the table of agents, each in one line unless ``wide``. Raises after it for a yaml that cannot be read."""
     agents, wrong = dict[str, dict[str, Any]](), list[RequestError]()
-    for name in names("agent"):
+    for name in list_options("agent"):
         try:
-            agents[name] = settings_of("agent", name)
+            agents[name] = load_option("agent", name)
         except RequestError as error:
             wrong.append(error)
     room = None if wide else max(20, WIDTH - FRAME - max(map(len, agents)))
-    plays = (comment_of("agent", name) for name in agents)
+    plays = (read_option_comment("agent", name) for name in agents)
     columns = [
-        words("agent", agents),
-        words("plays", (textwrap.shorten(text, room, placeholder=" …") if room else text for text in plays)),
+        text_column("agent", agents),
+        text_column("plays", (textwrap.shorten(text, room, placeholder=" …") if room else text for text in plays)),
     ]
     if wide:
-        parameters = (parameters_of(own).items() for own in agents.values())
-        columns.append(words("parameters", (", ".join(f"{key}={value}" for key, value in each) for each in parameters)))
-        columns.append(words("class", (str(own.get("_target_")) for own in agents.values())))
-    show([tabulated(columns)])
+        parameters = (select_parameters(own).items() for own in agents.values())
+        columns.append(
+            text_column("parameters", (", ".join(f"{key}={value}" for key, value in each) for each in parameters))
+        )
+        columns.append(text_column("class", (str(own.get("_target_")) for own in agents.values())))
+    print_tables([build_table(columns)])
     if wrong:
         raise RequestError("\n".join(map(str, wrong)))

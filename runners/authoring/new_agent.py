@@ -9,28 +9,28 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from quarto.errors import FailureError, RequestError, nearest
-from quarto.sources import find
+from quarto.errors import FailureError, RequestError, describe_valid_names
+from quarto.sources import find_module_spec
 from runners.authoring import templates
-from runners.config.options import names
+from runners.config.options import list_options
 
 INTERFACES = {
     "choose": "choose(position, rng), one position at a time, in plain Python",
     "play": "play(batch, rng), many positions at once, with NumPy or PyTorch",
     "kernel": "a jitted function, millions of games a second",
 }
-NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-TEMPLATES = Path(str(templates.__file__)).parent
+NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,39}")
+TEMPLATE_FOLDER = Path(str(templates.__file__)).parent
 
 
-def new_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
+def create_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
     """Write an agent with its yaml and its test into a folder; returns each file and what it is.
 
     Raises ``RequestError`` for a name that cannot be that of a new agent and for files that exist, ``FailureError`` for
     a folder that cannot be written to. Nothing is then written.
     """
     if interface not in INTERFACES:
-        raise RequestError(f"--interface {interface} does not exist{nearest(interface, INTERFACES)}")
+        raise RequestError(f"--interface {interface} does not exist{describe_valid_names(interface, INTERFACES)}")
     files = {
         folder / f"{name}.py": (f"{interface}.py", f"the agent: {INTERFACES[interface]}"),
         folder / "agent" / f"{name}.yaml": ("template.yaml", "its description, and the defaults of its parameters"),
@@ -42,36 +42,38 @@ def new_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
     for path in files:
         if path.exists():
             raise RequestError(f"{path} exists already: choose another name, or remove it")
-    if find(name) is not None:
+    if find_module_spec(name) is not None:
         raise RequestError(f"'{name}' is the name of a Python module that is installed: choose another name")
     try:
         (folder / "agent").mkdir(parents=True, exist_ok=True)
         for path, (template, _) in files.items():
-            text = (TEMPLATES / template).read_text(encoding="utf-8")
-            path.write_text(text.replace("Template", class_name(name)).replace("template", name), encoding="utf-8")
+            text = (TEMPLATE_FOLDER / template).read_text(encoding="utf-8")
+            path.write_text(
+                text.replace("Template", format_class_name(name)).replace("template", name), encoding="utf-8"
+            )
     except OSError as error:
         raise FailureError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return {path: what for path, (_, what) in files.items()}
 
 
 def _check_name(name: str) -> None:
-    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+    if not NAME_PATTERN.fullmatch(name) or keyword.iskeyword(name):
         raise RequestError(
             f"{name!r} cannot be the name of an agent and its module: a small letter, then at most 39 small letters, "
             "digits and '_', and no word of Python"
         )
-    if keyword.iskeyword(class_name(name)) or name == "none" or _read_otherwise(name):
+    if keyword.iskeyword(format_class_name(name)) or name == "none" or _is_read_otherwise(name):
         raise RequestError(f"'{name}' is no text in a yaml or on the command line: choose another name")
-    if name in names("agent"):
+    if name in list_options("agent"):
         raise RequestError(f"'{name}' is an agent already: choose another name")
 
 
-def _read_otherwise(name: str) -> bool:
+def _is_read_otherwise(name: str) -> bool:
     """Whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
     hydra = OverridesParser.create().parse_override(f"key={name}").value()
     return hydra != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}
 
 
-def class_name(name: str) -> str:
+def format_class_name(name: str) -> str:
     """``corner_first`` as the name of a class, ``CornerFirst``."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -11,7 +11,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from agents.base.agent import Agent, BatchAgent, GameAgent, KernelAgent
-from agents.base.player import LiftedPlayer
+from agents.base.player import BatchPlayer
 from quarto.batch import Batch, Thoughts, Turns
 from quarto.notation import format_position
 from quarto.rng import Streams
@@ -19,10 +19,10 @@ from runners.arena.engine import BatchEngine
 from runners.terminal.console import print_note
 
 SLOW_SECONDS = 5.0
-MOST_NOTES = 3  # on slow turns
+MAX_NOTES = 3  # on slow turns
 
 
-class Watch:
+class Watchdog:
     """A limit of ``seconds`` for what the main thread does within the context, and notes on slow turns.
 
     At the limit the main thread gets a ``KeyboardInterrupt``, and ``ended`` says in which position the agent was asked.
@@ -30,12 +30,12 @@ class Watch:
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.ended = seconds, ""
+        self.seconds, self.end_reason = seconds, ""
         self._screen = sys.stderr  # whatever standard error is while the agent plays
-        self._ends = time.monotonic() + seconds
-        self._asked: tuple[float, Batch] | None = None  # when, and for which positions, if a turn is being taken
-        self._notes, self._lock, self._is_open = MOST_NOTES, threading.Lock(), True
-        self._timer = threading.Timer(seconds, self._end)
+        self._deadline = time.monotonic() + seconds
+        self._current_turn: tuple[float, Batch] | None = None  # when, and for which positions, if a turn is being taken
+        self._notes, self._lock, self._is_open = MAX_NOTES, threading.Lock(), True
+        self._timer = threading.Timer(seconds, self._interrupt)
         self._timer.daemon = True
         self._handler: Any = None  # of Ctrl-C, as the watch found it
 
@@ -56,62 +56,67 @@ class Watch:
     @property
     def seconds_left(self) -> float:
         """The seconds until the limit."""
-        return self._ends - time.monotonic()
+        return self._deadline - time.monotonic()
 
-    def note(self, text: str) -> None:
+    def print_to_screen(self, text: str) -> None:
         """Print a note on the screen."""
         print_note(text, self._screen)
 
-    def over(self, engine: BatchEngine, agent: Agent) -> None:
+    def watch_agent(self, engine: BatchEngine, agent: Agent) -> None:
         """Watch ``agent``, the first of ``engine``, from now on. The turns of one that is jitted are not seen."""
         if not isinstance(agent, KernelAgent):
             alone = isinstance(agent, GameAgent) and not isinstance(agent, BatchAgent)
-            engine.replace_player(0, WatchedPlayer(engine.guarded[0].player(), alone, self))
+            engine.replace_player(0, WatchedPlayer(engine.guarded_agents[0].fork_player(), alone, self))
 
-    def turn_begins(self, batch: Batch) -> threading.Timer:
+    def start_turn(self, batch: Batch) -> threading.Timer:
         """A timer that notes this turn, unless it is cancelled in time."""
-        self._asked = time.monotonic(), batch
-        slow = threading.Timer(SLOW_SECONDS, self._note_slow, [batch.copy()])
+        self._current_turn = time.monotonic(), batch
+        slow = threading.Timer(SLOW_SECONDS, self._print_slow_note, [batch.copy()])
         slow.daemon = True
         slow.start()
         return slow
 
-    def turn_ends(self) -> None:
+    def end_turn(self) -> None:
         """The turn has been taken."""
-        self._asked = None
+        self._current_turn = None
 
-    def _note_slow(self, batch: Batch) -> None:
+    def _print_slow_note(self, batch: Batch) -> None:
         if self._notes:
             self._notes -= 1
-            self.note(
-                f"after {SLOW_SECONDS:g} seconds the agent has not answered in {_positions(batch)}; it goes on until "
+            self.print_to_screen(
+                f"after {SLOW_SECONDS:g} seconds the agent has not answered in {_describe_positions(batch)}; it goes on until "
                 f"{self.seconds:g} seconds are over (--seconds). In a run, turn_seconds=1 lets such a turn forfeit its "
                 f"game{'' if self._notes else '. More such turns are not noted'}"
             )
 
-    def _end(self) -> None:
+    def _interrupt(self) -> None:
         with self._lock:
             if not self._is_open:
                 return
-            asked, self.ended = self._asked, f"the check was not over after {self.seconds:g} seconds (--seconds)"
+            asked, self.end_reason = (
+                self._current_turn,
+                f"the check was not over after {self.seconds:g} seconds (--seconds)",
+            )
             if asked is not None:
                 since = time.monotonic() - asked[0]
-                self.ended += f": the agent has been asked for {since:.1f} seconds in {_positions(asked[1])}"
+                self.end_reason += (
+                    f": the agent has been asked for {since:.1f} seconds in {_describe_positions(asked[1])}"
+                )
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def _positions(batch: Batch) -> str:
+def _describe_positions(batch: Batch) -> str:
     others = len(batch.lanes) - 1
     return f"position {format_position(batch.position(0))}{f' and {others} others' if others else ''}"
 
 
-class WatchedPlayer(LiftedPlayer):
+class WatchedPlayer(BatchPlayer):
     """Plays as ``player`` does, and tells ``watch`` of each turn."""
 
-    def __init__(self, player: LiftedPlayer, alone: bool, watch: Watch) -> None:
+    def __init__(self, player: BatchPlayer, alone: bool, watch: Watchdog) -> None:
         """``alone``: it is asked for one position at a time, so that a note can say which."""
         self._player, self._watch = player, watch
-        self.alone, self.game_words = alone or player.alone, player.game_words
+        self.one_position_at_a_time, self.game_words = alone or player.one_position_at_a_time, player.game_words
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._player, name)
@@ -123,14 +128,14 @@ class WatchedPlayer(LiftedPlayer):
         self._player.restart(slots)
 
     def fork(self) -> WatchedPlayer:
-        return WatchedPlayer(self._player.fork(), self.alone, self._watch)
+        return WatchedPlayer(self._player.fork(), self.one_position_at_a_time, self._watch)
 
     def play(
         self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None, thoughts: Thoughts | None = None
     ) -> Turns:
-        slow = self._watch.turn_begins(batch)
+        slow = self._watch.start_turn(batch)
         try:
             return self._player.play(batch, rng, slots, thoughts)
         finally:
             slow.cancel()
-            self._watch.turn_ends()
+            self._watch.end_turn()

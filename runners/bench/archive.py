@@ -10,21 +10,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from analytics import open_archive
-from analytics.questions.cookbook import query
-from analytics.questions.openings import EMPTY_BOARD, openings
+from analytics.questions.cookbook import read_query
+from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.store.archive import Archive
-from analytics.tables.derived.tables import index_parts
+from analytics.tables.derived.tables import list_index_chunks
 from quarto.errors import FailureError
 from runners.arena.executors.base import MEBIBYTE, available_cores
-from runners.arena.indexing import bring_up_to_date
+from runners.arena.indexing import update_index
 from runners.arena.spec import RunSpec
-from runners.bench.timing import Figures, best, process
-from runners.bench.warm import play
+from runners.bench.timing import Figures, measure_process, time_fastest
+from runners.bench.warm import play_games
 from runners.config.agents import load_agent
 from runners.config.options import load_rules
 
 GAMES, QUICK_GAMES = 10_000_000, 300_000
-KINDS = ("mc_afterstate", "gift")  # of policies that are derived
+POLICY_KINDS = ("mc_afterstate", "gift")  # of policies that are derived
 ROUNDS = 3  # the best counts: noise only ever adds
 MEMORY = "1GiB"
 # Needs more than MEMORY from about three million games on.
@@ -47,47 +47,54 @@ def bench_archive(quick: bool = False) -> Figures:
     )
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"
-        made = play(spec, root, games, available_cores())
+        made = play_games(spec, root, games, available_cores())
         figures: Figures = {"threads": available_cores(), "games": games, "made": {"seconds": made}}
-        for measure in (_index, _questions, _explorer, _memory):  # in this order: an explorer needs an index
+        for measure in (
+            _measure_indexing,
+            _measure_queries,
+            _measure_openings,
+            _measure_spilling,
+        ):  # in this order: an explorer needs an index
             figures |= measure(root)
-        return figures | {f"policy_{kind}": _policy(root, kind, games) for kind in KINDS}
+        return figures | {f"policy_{kind}": _measure_policy(root, kind, games) for kind in POLICY_KINDS}
 
 
-def _index(root: Path) -> Figures:
+def _measure_indexing(root: Path) -> Figures:
     """Seconds to index all games, and to find that none is left to index."""
     archive = Archive.open(root)
     started = time.perf_counter()
-    indexed, _ = bring_up_to_date(archive, archive.run_ids())
+    indexed, _ = update_index(archive, archive.list_run_ids())
     seconds = time.perf_counter() - started
-    left = partial(index_parts, archive, archive.run_ids())
+    left = partial(list_index_chunks, archive, archive.list_run_ids())
     if left():
         raise FailureError("games that were indexed are still listed as not indexed")
     index = {"seconds": seconds, "games_per_second": indexed.games / seconds, "rows": indexed.rows}
-    return {"index": index, "index_unchanged": {"seconds": best(left, ROUNDS)}}
+    return {"index": index, "index_unchanged": {"seconds": time_fastest(left, ROUNDS)}}
 
 
-def _questions(root: Path) -> Figures:
+def _measure_queries(root: Path) -> Figures:
     """Seconds of two named queries on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
         names = ("win_rates", "first_plies")
-        return {name: {"seconds": best(partial(opened.sql, query(name)), ROUNDS)} for name in names}
+        return {name: {"seconds": time_fastest(partial(opened.sql, read_query(name)), ROUNDS)} for name in names}
 
 
-def _explorer(root: Path) -> Figures:
+def _measure_openings(root: Path) -> Figures:
     """Milliseconds to look up a position in the index, without sample games and with them."""
 
-    def explore(samples: bool) -> None:
+    def look_up_positions(samples: bool) -> None:
         for position in POSITIONS:
-            openings(opened, position, "turn", samples=samples)
+            explore_position(opened, position, "turn", samples=samples)
 
     with open_archive(root) as opened:
-        alone, sampled = (best(partial(explore, samples), ROUNDS) / len(POSITIONS) for samples in (False, True))
+        alone, sampled = (
+            time_fastest(partial(look_up_positions, samples), ROUNDS) / len(POSITIONS) for samples in (False, True)
+        )
     return {"explorer": {"milliseconds": 1000 * alone, "with_samples_milliseconds": 1000 * sampled}}
 
 
-def _memory(root: Path) -> Figures:
+def _measure_spilling(root: Path) -> Figures:
     """Seconds of a question that needs more memory than DuckDB is given, so that it spills to the disk."""
     with open_archive(root, MEMORY) as opened:
         started = time.perf_counter()
@@ -99,7 +106,7 @@ def _memory(root: Path) -> Figures:
     return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
 
 
-def _policy(archive_root: Path, kind: str, games: int) -> Figures:
+def _measure_policy(archive_root: Path, kind: str, games: int) -> Figures:
     """Seconds and peak memory of a policy that is derived from all games in a process of its own, its start included.
 
     It goes into a second archive, of copies of the files of this one, so that this one does not change.
@@ -107,5 +114,5 @@ def _policy(archive_root: Path, kind: str, games: int) -> Figures:
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"
         shutil.copytree(archive_root, root, copy_function=os.link)
-        seconds, peak = process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+        seconds, peak = measure_process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
     return {"seconds": seconds, "peak_memory_mib": peak / MEBIBYTE, "games_per_second": games / seconds}

@@ -11,18 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
-from analytics.exact.tablebase import largest_for
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.tablebase import find_largest_tablebase
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
-from quarto.position import EMPTY, Position, board, from_plies
-from quarto.rules import CLASSIC, finished_lines
+from quarto.position import EMPTY, Position, board, position_from_plies
+from quarto.rules import CLASSIC, find_finished_lines
 from quarto.solver.solver import Solver
 from runners.arena.executors.base import available_cores
 from runners.arena.spec import RunSpec
-from runners.bench.timing import Figures, compiled
-from runners.bench.turn_times import turn_times
-from runners.bench.warm import play
+from runners.bench.timing import Figures, compile_program
+from runners.bench.turn_times import measure_turn_times
+from runners.bench.warm import play_games
 from runners.config.agents import load_agent
 from runners.config.options import load_rules
 from runners.config.requests import pairings
@@ -42,21 +42,21 @@ def bench_solver(quick: bool = False) -> Figures:
     """
     figures: Figures = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-        program = compiled("yardstick_solver.cpp", Path(folder))
+        program = compile_program("yardstick_solver.cpp", Path(folder))
         for pieces, count in POSITIONS.items():
-            figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
-        figures["threads"] = _threads(positions(6, 50 if quick else 1000))
+            figures[f"{pieces}_pieces"] = _measure_pieces(pieces, max(2, count // (10 if quick else 1)), program)
+        figures["threads"] = _measure_threads(sample_positions(6, 50 if quick else 1000))
         if not quick:
             solvers, started = Solvers(PROOF_MEGABYTES, use_tablebase=False), time.perf_counter()
             value = run_search(solvers, lambda: solvers.solver_for(CLASSIC).value(EMPTY))
             seconds = time.perf_counter() - started
             figures["classic_game"] = {"value": value, "positions": solvers.nodes, "seconds": seconds}
-        figures["oracle"] = oracle_figures(quick)
-        figures["annotate"] = judging_figures(Path(folder), min(2, available_cores()), quick)
+        figures["oracle"] = measure_oracle(quick)
+        figures["annotate"] = measure_annotation(Path(folder), min(2, available_cores()), quick)
     return figures
 
 
-def positions(pieces: int, count: int) -> list[Position]:
+def sample_positions(pieces: int, count: int) -> list[Position]:
     """``count`` random live positions of so many pieces with a safe piece in hand, the same ones every time."""
     dice = random.Random(pieces)
     found: list[Position] = []
@@ -64,13 +64,13 @@ def positions(pieces: int, count: int) -> list[Position]:
         (*placed, hand), cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
         plies = list(zip(placed, cells, strict=True))
         wins = ([*plies, (hand, cell)] for cell in set(range(16)) - set(cells))
-        if not any(finished_lines(board(from_plies(each)), CLASSIC) for each in (plies, *wins)):
-            found.append(from_plies(plies, hand))
+        if not any(find_finished_lines(board(position_from_plies(each)), CLASSIC) for each in (plies, *wins)):
+            found.append(position_from_plies(plies, hand))
     return found
 
 
-def _by_pieces(pieces: int, count: int, program: Path | None) -> Figures:
-    asked = positions(pieces, count)
+def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
+    asked = sample_positions(pieces, count)
     seconds = yardstick = float("inf")
     for _ in range(ROUNDS):  # in turns, and the best counts, since noise only ever adds
         solver, started = Solver(CLASSIC, MEGABYTES), time.thread_time()
@@ -87,19 +87,19 @@ def _by_pieces(pieces: int, count: int, program: Path | None) -> Figures:
     return figures
 
 
-def _threads(asked: Sequence[Position]) -> Figures:
+def _measure_threads(asked: Sequence[Position]) -> Figures:
     """Positions a second on one thread and on two that share a table, which take turns."""
 
-    def speed(threads: int) -> float:
+    def measure_speed(threads: int) -> float:
         shared = Solver(CLASSIC, MEGABYTES)
-        shared.touch()  # its pages are in memory, so that no solver waits for the system
+        shared.map_memory()  # its pages are in memory, so that no solver waits for the system
         forks, waiting = [shared.fork() for _ in range(threads)], iter(asked)  # some take a hundred times as long
         started = time.perf_counter()
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda solver: [solver.value(position) for position in waiting], forks))
         return len(asked) / (time.perf_counter() - started)
 
-    one, two = map(max, zip(*((speed(1), speed(2)) for _ in range(ROUNDS + 1)), strict=True))
+    one, two = map(max, zip(*((measure_speed(1), measure_speed(2)) for _ in range(ROUNDS + 1)), strict=True))
     return {"one_thread_positions_per_second": one, "two_threads_positions_per_second": two, "speedup": two / one}
 
 
@@ -113,42 +113,46 @@ def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], 
 
 
 AGENTS = ("random", "rule_based", "ga2", "mcts")  # each plays each other one
-MEETINGS = pairings(len(AGENTS), "round_robin")
+PAIRINGS = pairings(len(AGENTS), "round_robin")
 GAMES = 2000  # of each pairing
 TURNS = 200  # of the oracle, with each number of pieces on the board
 
 
-def oracle_figures(quick: bool = False) -> Figures:
+def measure_oracle(quick: bool = False) -> Figures:
     """Microseconds of the oracle's turns by pieces on the board, and the greatest of all."""
-    times = turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
-    rows = times.rows().items()
+    times = measure_turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
+    rows = times.compute_summaries().items()
     figures = {f"{pieces}_pieces": {"median": row["median"], "worst": row["max"]} for pieces, row in rows}
     anywhere = {name: max(row[name] for row in figures.values()) for name in ("median", "worst")}
     return {"unit": "microseconds", **figures, "anywhere": anywhere}
 
 
-def judging_figures(folder: Path, threads: int, quick: bool = False) -> Figures:
+def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figures:
     """Decisions annotated a second over whole games of four agents, each time in a new archive.
 
     ``values``: before and after each decision, looking up boards of up to five pieces and of all that the largest
     tablebase has. ``choices``: those that save the value counted too, with that tablebase.
     """
     games = GAMES // (50 if quick else 1)
-    known = largest_for(CLASSIC)
+    known = find_largest_tablebase(CLASSIC)
     most = known.card.pieces if known else 0
-    figures: Figures = {"games": games * len(MEETINGS), "tablebase_pieces": most}
+    figures: Figures = {"games": games * len(PAIRINGS), "tablebase_pieces": most}
     for pieces in sorted({min(5, most), most}):
-        values = _speed(folder / f"values-{pieces}", games, AnnotationSettings(threads=threads, base_pieces=pieces))
+        values = _measure_annotation_speed(
+            folder / f"values-{pieces}", games, AnnotationOptions(threads=threads, base_pieces=pieces)
+        )
         figures[f"values_from_{pieces}_pieces"] = {"decisions_per_second": values}
-    choices = _speed(folder / "choices", games // 10, AnnotationSettings(choices=True, threads=threads))
+    choices = _measure_annotation_speed(
+        folder / "choices", games // 10, AnnotationOptions(choices=True, threads=threads)
+    )
     return figures | {"choices": {"decisions_per_second": choices}}
 
 
-def _speed(root: Path, games: int, settings: AnnotationSettings) -> float:
+def _measure_annotation_speed(root: Path, games: int, settings: AnnotationOptions) -> float:
     """Decisions annotated a second, including reading and writing the archive's files."""
     agents = tuple(load_agent(name) for name in AGENTS)
-    play(RunSpec(load_rules("classic"), agents, MEETINGS, 1, 0), root, games, settings.threads)
+    play_games(RunSpec(load_rules("classic"), agents, PAIRINGS, 1, 0), root, games, settings.threads)
     archive = Archive.open(root)
     started = time.perf_counter()
-    done = annotate_runs(archive, archive.run_ids(), settings)
+    done = annotate_runs(archive, archive.list_run_ids(), settings)
     return done.decisions / (time.perf_counter() - started)

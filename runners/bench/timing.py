@@ -20,7 +20,7 @@ Figures = dict[str, Any]  # as they are printed: by name, nested
 
 # A process begins with the peak memory of the one that forked it, and this one has used a gigabyte for benchmarks. So a
 # small process in between starts the measured one, waits for it and reports seconds, peak and exit code.
-BETWEEN = """
+WRAPPER_PROGRAM = """
 import os, sys, time
 
 started = time.perf_counter()
@@ -29,29 +29,33 @@ child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[sile
 _, status, usage = os.wait4(child, 0)
 print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
 """
-COMMAND = "from runners.cli.main import main; main()"
+QARENA_PROGRAM = "from runners.cli.main import main; main()"
 # By the ending of a source: the commands that may compile it, and the flag that it needs.
 COMPILERS = {".c": (("cc",), "-pthread"), ".cpp": (("c++", "g++"), "-std=c++17")}
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     """The resources that a process used."""
 
     seconds: float  # of wall time
     peak: int  # bytes of memory
 
 
-def process(arguments: Sequence[str], folder: Path, code: int = 0, program: str = COMMAND) -> Usage:
+def measure_process(
+    arguments: Sequence[str], folder: Path, code: int = 0, program: str = QARENA_PROGRAM
+) -> ProcessUsage:
     """Run ``qarena`` or another program in ``folder``. Raises ``FailureError`` for another exit code than ``code``."""
-    between = [sys.executable, "-S", "-c", BETWEEN, sys.executable, "-c", program, *arguments]
+    between = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
     ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
     seconds, peak, found = ended.stdout.split()
     if int(found) != code:
         raise FailureError(f"'{' '.join(arguments)}' failed with exit code {found}: {ended.stderr.strip()}")
-    return Usage(float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024))  # the unit of ru_maxrss differs
+    return ProcessUsage(
+        float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)
+    )  # the unit of ru_maxrss differs
 
 
-def best(measure: Callable[[], object], rounds: int) -> float:
+def time_fastest(measure: Callable[[], object], rounds: int) -> float:
     """Seconds of the fastest of some rounds."""
     seconds = []
     for _ in range(rounds):
@@ -61,7 +65,7 @@ def best(measure: Callable[[], object], rounds: int) -> float:
     return min(seconds)
 
 
-def compiled(source: str, folder: Path) -> Path | None:
+def compile_program(source: str, folder: Path) -> Path | None:
     """A program beside this file, compiled into ``folder``; None where there is no compiler."""
     commands, flag = COMPILERS[Path(source).suffix]
     compiler = next(filter(None, map(shutil.which, commands)), None)

@@ -22,38 +22,38 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base.agent import AGENT_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
-from agents.base.player import BATCH_TYPE, KernelPlayer, LiftedPlayer, lift
+from agents.base.player import BATCH_TYPE, BatchPlayer, KernelPlayer, build_player
 from agents.random import Random
 from analytics.questions.columns import ResultColumn
 from quarto.batch import Batch
 from quarto.errors import RequestError
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.position import Position, from_plies
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.position import Position, position_from_plies
 from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
-from runners.arena.engine import MAX_PAIRS, BatchEngine, Order
+from runners.arena.engine import MAX_BLOCK_PAIRS, BatchEngine, PairRange
 from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec
-from runners.bench.warm import rules_played_by
-from runners.config.agents import agent_named
+from runners.bench.warm import choose_rules_name
+from runners.config.agents import agent_from_label
 from runners.config.options import load_rules
 from runners.config.schemas import MAX_SEED
-from runners.hosting.interruption import exit_code, interruptible
-from runners.terminal.console import progress_bar, show, tabulated
+from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.terminal.console import build_table, print_tables, show_progress_bar
 from runners.terminal.files import is_printed
 from runners.terminal.tables import write_json
 
-MOST_POSITIONS = 10_000
-MOST_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late
+MAX_POSITIONS = 10_000
+MAX_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late
 # Rows are measured in turns, each up to these shares of its positions: a disturbance of the machine affects all rows
 # alike, and a measurement that is stopped early has some times of each row.
 SHARES = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
-PATIENCE = 1e8  # nanoseconds between two looks at ``stop``
-QUARTILES = "linear interpolation between order statistics (Hyndman and Fan's type 7, the default of R and NumPy)"
+STOP_CHECK_NANOSECONDS = 1e8  # nanoseconds between two looks at ``stop``
+QUARTILE_METHOD = "linear interpolation between order statistics (Hyndman and Fan's type 7, the default of R and NumPy)"
 CLOCK = int(time.CLOCK_MONOTONIC)
-NANOSECONDS = 1_000_000_000  # in a second
-SAMPLE = 2_000  # nanoseconds that a sample takes at least
-LONG = 50_000  # nanoseconds of a turn that is timed once
+NANOSECONDS_PER_SECOND = 1_000_000_000  # in a second
+MIN_SAMPLE_NANOSECONDS = 2_000  # nanoseconds that a sample takes at least
+LONG_TURN_NANOSECONDS = 50_000  # nanoseconds of a turn that is timed once
 
 # int clock_gettime(clockid_t, struct timespec *) of the C library; the address is that of two int64.
 clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
@@ -68,45 +68,46 @@ class TurnTimes:
     seed: int
     samples: Mapping[int, NDArray[np.float64]]  # each [positions]
 
-    def rows(self) -> dict[int, dict[str, float]]:
+    def compute_summaries(self) -> dict[int, dict[str, float]]:
         """The six figures of each row."""
-        return {pieces: _summary(times) for pieces, times in self.samples.items()}
+        return {pieces: _summarize_times(times) for pieces, times in self.samples.items()}
 
-    def figures(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures as JSON values."""
         by_pieces = {
-            f"{pieces}": {"positions": len(self.samples[pieces]), **row} for pieces, row in self.rows().items()
+            f"{pieces}": {"positions": len(self.samples[pieces]), **row}
+            for pieces, row in self.compute_summaries().items()
         }
         return {
             "agent": self.agent.label,
             "rules": self.rules.name,
             "seed": self.seed,
             "unit": "microseconds",
-            "quartiles": QUARTILES,
+            "quartiles": QUARTILE_METHOD,
             "by_pieces_on_the_board": by_pieces,
         }
 
 
-def carry_out(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
+def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
     """Print the times of an agent's turns, and write them as JSON to ``file``. Returns the exit code."""
-    agent = agent_named(name, trusted=True)
-    chosen = load_rules(rules or rules_played_by(agent))
-    with interruptible() as stop, progress_bar("timing", "turns") as bar:
-        times = turn_times(agent, chosen, positions, seed, stop, bar)
+    agent = agent_from_label(name, trusted=True)
+    chosen = load_rules(rules or choose_rules_name(agent))
+    with stop_on_signal() as stop, show_progress_bar("timing", "turns") as bar:
+        times = measure_turn_times(agent, chosen, positions, seed, stop, bar)
     if not is_printed(file):
-        show_turns(times)
+        print_turn_times(times)
     if file:
-        write_json(times.figures(), file)
+        write_json(times.to_dict(), file)
     return exit_code() if stop.is_set() else 0
 
 
-def _summary(times: NDArray[np.float64]) -> dict[str, float]:
+def _summarize_times(times: NDArray[np.float64]) -> dict[str, float]:
     least, lower, median, upper, most = np.quantile(times, (0.0, 0.25, 0.5, 0.75, 1.0), method="linear").tolist()
     mean = float(times.mean())
     return {"min": least, "lower_quartile": lower, "mean": mean, "median": median, "upper_quartile": upper, "max": most}
 
 
-def turn_times(
+def measure_turn_times(
     agent: AgentSpec, rules: Rules, positions: int, seed: int, stop: threading.Event, progress: Progress | None = None
 ) -> TurnTimes:
     """Time ``agent`` in ``positions`` positions of each number of pieces on the board, 0 to 15; ``stop`` ends it early.
@@ -114,62 +115,66 @@ def turn_times(
     The positions are those of random games that go on, with a piece in hand where the opponent chooses it. Raises
     ``RequestError`` for an agent that does not play these rules, or a number that is out of range.
     """
-    for name, value, least, most in (("positions", positions, 1, MOST_POSITIONS), ("seed", seed, 0, MAX_SEED)):
+    for name, value, least, most in (("positions", positions, 1, MAX_POSITIONS), ("seed", seed, 0, MAX_SEED)):
         if not least <= value <= most:
             raise RequestError(f"--{name} {value} is out of range: it must be from {least} to {most}")
-    player = lift(agent.build(), rules, agent.label)
-    reached = random_positions(rules, positions, seed)
+    player = build_player(agent.build(), rules, agent.label)
+    reached = sample_random_positions(rules, positions, seed)
     if progress:
         progress.start(sum(map(len, reached.values())))
     samples: dict[int, list[float]] = {pieces: [] for pieces in reached}
-    batches = {pieces: Batch.of(row) for pieces, row in reached.items()}
-    for pieces, end in _shares({pieces: len(row) for pieces, row in reached.items()}):
+    batches = {pieces: Batch.from_positions(row) for pieces, row in reached.items()}
+    for pieces, end in _list_measuring_steps({pieces: len(row) for pieces, row in reached.items()}):
         taken = samples[pieces]
         while len(taken) < end and not stop.is_set():
-            fitting = int(PATIENCE / max(taken[-1], 1.0)) if taken else 1
+            fitting = int(STOP_CHECK_NANOSECONDS / max(taken[-1], 1.0)) if taken else 1
             share = slice(len(taken), min(len(taken) + max(fitting, 1), end))
-            seeds = np.arange(share.start, share.stop, dtype=np.uint64) + np.uint64(seed + pieces * MOST_POSITIONS)
+            seeds = np.arange(share.start, share.stop, dtype=np.uint64) + np.uint64(seed + pieces * MAX_POSITIONS)
             words = Streams(Streams(seeds).draw(0))
-            taken += turn_nanoseconds(player, batches[pieces].part(share.start, share.stop), words).tolist()
+            taken += measure_turn_nanoseconds(
+                player, batches[pieces].select_range(share.start, share.stop), words
+            ).tolist()
             if progress:
                 progress.advance(share.stop - share.start)
     return TurnTimes(agent, rules, seed, {pieces: np.array(row) / 1000 for pieces, row in samples.items() if row})
 
 
-def _shares(counts: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+def _list_measuring_steps(counts: Mapping[int, int]) -> Iterator[tuple[int, int]]:
     """The rows in the order of measuring, each with the number of positions up to which it is measured."""
     for share in SHARES:
         for pieces, count in counts.items():
             yield pieces, max(1, int(count * share))
 
 
-def random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[Position]]:
+def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[Position]]:
     """By pieces on the board, the first ``count`` positions in which a placement was made in random games.
 
     Fewer, or none, where random games hardly ever get so late.
     """
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     reached: dict[int, list[Position]] = {pieces: [] for pieces in range(CELLS)}
-    for first_pair in range(0, MOST_RANDOM_GAMES // 2, MAX_PAIRS):
-        games = engine.play_block(Order(0, first_pair, MAX_PAIRS)).block.games
+    for first_pair in range(0, MAX_RANDOM_GAMES // 2, MAX_BLOCK_PAIRS):
+        games = engine.play_block(PairRange(0, first_pair, MAX_BLOCK_PAIRS)).block.games
         for pieces, row in reached.items():
             for slot in np.flatnonzero(games.plies > pieces)[: count - len(row)]:
                 plies = list(zip(games.pieces[:, slot].tolist(), games.cells[:, slot].tolist(), strict=True))
-                row.append(from_plies(plies[:pieces], NONE if rules.mover_chooses else plies[pieces][0]))
+                row.append(position_from_plies(plies[:pieces], NONE if rules.mover_chooses else plies[pieces][0]))
         if all(len(row) == count for row in reached.values()):
             break
     return {pieces: row for pieces, row in reached.items() if row}
 
 
-@inlined
+@inline_function
 def read_clock(timespec: Any) -> int:
     """Nanoseconds of the monotonic clock; ``timespec`` [2] int64 is overwritten."""
     clock_gettime(CLOCK, timespec.ctypes.data)
-    return int64(timespec[0] * NANOSECONDS + timespec[1])
+    return int64(timespec[0] * NANOSECONDS_PER_SECOND + timespec[1])
 
 
-@inlined
-def time_of(turn: TurnKernel, agent: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any) -> int:
+@inline_function
+def time_repeated_turns(
+    turn: TurnKernel, agent: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any
+) -> int:
     """Nanoseconds of ``turns`` turns, with the game's memory empty at first."""
     memory(agent)[:] = 0
     started = read_clock(timespec)
@@ -194,14 +199,14 @@ def time_turns(
             int64(batch.last_cell[i]),
         )
         turns = int64(1)
-        taken = time_of(turn, agent, rules, position, seeds[i], turns, timespec)
-        if taken < LONG and agent.memory_size == 0:  # else a second turn would remember the first
-            turns += SAMPLE // max(taken, 1)
-            taken = time_of(turn, agent, rules, position, seeds[i], turns, timespec)
+        taken = time_repeated_turns(turn, agent, rules, position, seeds[i], turns, timespec)
+        if taken < LONG_TURN_NANOSECONDS and agent.memory_size == 0:  # else a second turn would remember the first
+            turns += MIN_SAMPLE_NANOSECONDS // max(taken, 1)
+            taken = time_repeated_turns(turn, agent, rules, position, seeds[i], turns, timespec)
         nanoseconds[i] = taken / turns
 
 
-def turn_nanoseconds(player: LiftedPlayer, batch: Batch, rng: Streams) -> NDArray[np.float64]:
+def measure_turn_nanoseconds(player: BatchPlayer, batch: Batch, rng: Streams) -> NDArray[np.float64]:
     """The time of a turn in each position: [B] nanoseconds.
 
     A jitted player is timed inside a kernel. One in Python is asked for one position at a time, and what the
@@ -213,27 +218,27 @@ def turn_nanoseconds(player: LiftedPlayer, batch: Batch, rng: Streams) -> NDArra
         time_turns(player.turn, player.agent, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds)
     else:
         for i in range(len(nanoseconds)):
-            position, seed = batch.part(i, i + 1), Streams(rng.seeds[i : i + 1])
+            position, seed = batch.select_range(i, i + 1), Streams(rng.seeds[i : i + 1])
             started = time.perf_counter_ns()
             player.play(position, seed)
             nanoseconds[i] = time.perf_counter_ns() - started
     return nanoseconds
 
 
-def show_turns(times: TurnTimes) -> None:
+def print_turn_times(times: TurnTimes) -> None:
     """Print the microseconds of an agent's turns by pieces on the board."""
-    rows = times.rows()
+    rows = times.compute_summaries()
     pieces = ResultColumn("pieces", [f"{number}" for number in rows])
     counts = ResultColumn("positions", [f"{len(times.samples[number]):,}" for number in rows])
     measured = [
-        ResultColumn(name.replace("_", " "), [figure_text(row[name]) for row in rows.values()])
+        ResultColumn(name.replace("_", " "), [format_figure(row[name]) for row in rows.values()])
         for name in next(iter(rows.values()), {})
     ]
     title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
-    show([tabulated([pieces, counts, *measured], title)], [tabulated([pieces, *measured], title)])
+    print_tables([build_table([pieces, counts, *measured], title)], [build_table([pieces, *measured], title)])
 
 
-def figure_text(value: Any) -> str:
+def format_figure(value: Any) -> str:
     """A measured figure as text."""
     if isinstance(value, float) and abs(value) < 100:
         return f"{value:,.3f}"

@@ -13,38 +13,38 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agents.base.player import choosers_of
+from agents.base.player import list_choosers
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
-from analytics.exchange.export import ExportRequest, episodes, export_to
-from analytics.exchange.text import Tags, read_text
-from analytics.policies.derived.dataset import dataset_of
-from analytics.questions.openings import EMPTY_BOARD, openings
-from analytics.questions.selection import select
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exchange.export import ExportRequest, read_episodes, write_export_to_stream
+from analytics.exchange.text import Tags, parse_games
+from analytics.policies.derived.dataset import load_dataset
+from analytics.questions.openings import EMPTY_BOARD, explore_position
+from analytics.questions.selection import select_games
 from analytics.store.archive import Archive
 from analytics.tables.derived.tables import POSITIONS_TABLE, index_runs
-from analytics.tables.verify.archive import verify
-from quarto.jit import load_all
-from runners.arena.executors.base import Stop, Task
+from analytics.tables.verify.archive import verify_archive
+from quarto.jit import load_kernels
+from runners.arena.executors.base import StopSignal, Task
 from runners.arena.executors.processes import Processes
-from runners.arena.playing import execute
-from runners.arena.request import Request
+from runners.arena.playing import execute_request
+from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.arena.storage import ArchiveSettings
+from runners.arena.storage import ArchiveOptions
 from runners.config.agents import load_agent
-from runners.config.options import KIND_GROUP, load_rules, names, settings_of
+from runners.config.options import KIND_GROUP, list_options, load_option, load_rules
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.learning.training.derive import derivation_of
-from runners.play.hints import hint
+from runners.learning.training.derive import build_kind
+from runners.play.hints import find_hint
 from runners.play.session import AgentOpponent, Session
 
-Step = tuple[str, Callable[[], object]]
+WarmUpStep = tuple[str, Callable[[], object]]
 
-OTHER_AGENTS = ("oracle", "random")  # whose games an archive needs for what is made of it here
+ARCHIVE_AGENTS = ("oracle", "random")  # whose games an archive needs for what is made of it here
 FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
 
 
-def warm() -> Iterator[tuple[str, float]]:
+def warm_up() -> Iterator[tuple[str, float]]:
     """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
 
     Two processes share the steps, because numba compiles one kernel at a time in a process. One has the agents and what
@@ -52,131 +52,140 @@ def warm() -> Iterator[tuple[str, float]]:
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         other, root = Path(folder, "other"), Path(folder, "rest")
-        steps: list[Step] = [
-            *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
-            ("python", lambda: play_in_python(root)),
-            ("players", load_players),
+        steps: list[WarmUpStep] = [
+            *(
+                (name, partial(play_agent_against_itself, name, number, root))
+                for number, name in enumerate(list_options("agent"))
+            ),
+            ("python", lambda: play_python_agents(root)),
+            ("players", load_agent_kernels),
         ]
         executor = Processes()
-        pool = executor.pool(WarmTask(str(other)), 1, threading.Event())
+        pool = executor.open_pool(WarmUpTask(str(other)), 1, threading.Event())
         try:
-            pool.begin(None)
-            yield from (timed(*step) for step in steps if step[0] not in OTHER_AGENTS)
+            pool.submit(None)
+            yield from (time_step(*step) for step in steps if step[0] not in ARCHIVE_AGENTS)
             while pool.pending:
-                yield from itertools.chain.from_iterable(pool.answers())
+                yield from itertools.chain.from_iterable(pool.wait_for_results())
         finally:
-            pool.end()
+            pool.close()
             executor.close()
-        yield timed("others", load_all)
+        yield time_step("others", load_kernels)
 
 
 @dataclass(frozen=True)
-class WarmTask(Task):
+class WarmUpTask(Task):
     """Makes what an archive is for, and the solver: the steps of the other process, in one part."""
 
     root: str
 
-    def __call__(self, part: None, stop: Stop) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+    def __call__(self, part: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
         """Carry out the steps; returns the name and the seconds of each."""
         other = Path(self.root)
-        steps: list[Step] = [
-            *((name, partial(play_itself, name, number, other)) for number, name in enumerate(OTHER_AGENTS)),
-            ("annotate", partial(annotate_once, other)),
-            ("play", ask_once),
-            ("exchange", partial(exchange_once, other)),
-            ("openings", partial(look_at_openings, other)),
-            ("verify", partial(verify_once, other)),
-            ("policies", partial(derive_once, other)),
+        steps: list[WarmUpStep] = [
+            *(
+                (name, partial(play_agent_against_itself, name, number, other))
+                for number, name in enumerate(ARCHIVE_AGENTS)
+            ),
+            ("annotate", partial(annotate_games, other)),
+            ("play", play_session_with_hints),
+            ("exchange", partial(export_and_read_games, other)),
+            ("openings", partial(index_and_query_openings, other)),
+            ("verify", partial(verify_whole_archive, other)),
+            ("policies", partial(derive_policies, other)),
         ]
-        return [timed(*step) for step in steps]
+        return [time_step(*step) for step in steps]
 
 
-def timed(name: str, step: Callable[[], object]) -> tuple[str, float]:
+def time_step(name: str, step: Callable[[], object]) -> tuple[str, float]:
     """Carry out a step; returns its name and its seconds."""
     started = time.perf_counter()
     step()
     return name, time.perf_counter() - started
 
 
-def play_itself(name: str, seed: int, root: Path) -> None:
+def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
     """Play an agent against itself, with two imposed plies."""
     agent = load_agent(name)
-    play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), seed, 2), root)
+    play_games(RunSpec(load_rules(choose_rules_name(agent)), (agent, agent), ((0, 1),), seed, 2), root)
 
 
-def play_in_python(root: Path) -> None:
+def play_python_agents(root: Path) -> None:
     """Play agents in Python, so that what positions tell them is compiled."""
     agents = tuple(
         AgentSpec(interface, f"runners.authoring.templates.{interface}.Template", {}, trusted=True)
         for interface in ("choose", "play")
     )
-    play(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
+    play_games(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
 
 
-def load_players() -> None:
+def load_agent_kernels() -> None:
     """Load the kernels of agents, for all values of their parameters, of trainings and of environments."""
     for module in ("runners.learning.training.online", "runners.learning.environments.stepping"):
         importlib.import_module(module)
-    for name in names("agent"):
+    for name in list_options("agent"):
         load_agent(name).build()
-    load_all(("agents", "runners"))
+    load_kernels(("agents", "runners"))
 
 
-def exchange_once(root: Path) -> None:
+def export_and_read_games(root: Path) -> None:
     """Export the games of an archive as episodes and as text, and read the text."""
     text = io.BytesIO()
     with open_archive(root) as opened:
-        next(episodes(opened, ExportRequest("d3rlpy", perspective="mover")))
-        export_to(opened, ExportRequest("text"), text)
-    read_text(text.getvalue(), Tags(), load_rules)
+        next(read_episodes(opened, ExportRequest("d3rlpy", perspective="mover")))
+        write_export_to_stream(opened, ExportRequest("text"), text)
+    parse_games(text.getvalue(), Tags(), load_rules)
 
 
-def look_at_openings(root: Path) -> None:
+def index_and_query_openings(root: Path) -> None:
     """Index an archive and look up the empty board."""
     archive = Archive.open(root)
-    index_runs(archive, archive.run_ids())
-    run_id = archive.run_ids()[0]
-    parts = [POSITIONS_TABLE.parts(archive, run_id, each) for each in archive.ranges(run_id, POSITIONS_TABLE.name)]
-    POSITIONS_TABLE.parent(parts, archive.known_run(run_id), (0, 1))
+    index_runs(archive, archive.list_run_ids())
+    run_id = archive.list_run_ids()[0]
+    parts = [
+        POSITIONS_TABLE.read_frames(archive, run_id, each)
+        for each in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
+    ]
+    POSITIONS_TABLE.build_parent(parts, archive.load_run(run_id), (0, 1))
     with open_archive(root) as opened:
-        openings(opened, EMPTY_BOARD, imposed=True)
+        explore_position(opened, EMPTY_BOARD, imposed=True)
 
 
-def derive_once(root: Path) -> None:
+def derive_policies(root: Path) -> None:
     """Derive a policy of each kind from the games of an archive by classic rules; none is stored."""
     with open_archive(root) as opened:
-        dataset = dataset_of(select(opened, "agent_0 = 'random'"))
-    for kind in names(KIND_GROUP):
-        derivation_of(kind, settings_of(KIND_GROUP, kind)).derive(dataset, 1)
-    derivation_of("line_values", {**settings_of(KIND_GROUP, "line_values"), "method": "cloning"}).derive(dataset, 1)
+        dataset = load_dataset(select_games(opened, "agent_0 = 'random'"))
+    for kind in list_options(KIND_GROUP):
+        build_kind(kind, load_option(KIND_GROUP, kind)).derive(dataset, 1)
+    build_kind("line_values", {**load_option(KIND_GROUP, "line_values"), "method": "cloning"}).derive(dataset, 1)
 
 
-def annotate_once(root: Path) -> None:
+def annotate_games(root: Path) -> None:
     """Find the exact values of the last decisions in the games of an archive."""
     archive = Archive.open(root)
-    annotate_runs(archive, archive.run_ids(), AnnotationSettings(from_pieces=FROM_PIECES, threads=1))
+    annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
 
 
-def verify_once(root: Path) -> None:
+def verify_whole_archive(root: Path) -> None:
     """Verify an archive with its derived tables."""
-    verify(Archive.open(root))
+    verify_archive(Archive.open(root))
 
 
-def ask_once() -> None:
+def play_session_with_hints() -> None:
     """Begin a person's game against an agent, with a hint for either part of a turn."""
     rules, agent = load_rules("classic"), load_agent("random")
     session = Session(rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run=1, number=0))
-    session.answer()
-    hint(session.game)
-    hint(session.game.place(0))
+    session.play_agent_turn()
+    find_hint(session.game)
+    find_hint(session.game.place(0))
 
 
-def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
+def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
     """Play games into an archive without a progress bar or a table; returns the seconds of playing and writing."""
-    request = Request(spec, games, threads, ArchiveSettings(root, other_code="extend"), progress=False)
-    return execute(request, "qarena warm", threading.Event()).seconds
+    request = RunRequest(spec, games, threads, ArchiveOptions(root, other_code="extend"), progress=False)
+    return execute_request(request, "qarena warm", threading.Event()).seconds
 
 
-def rules_played_by(agent: AgentSpec) -> str:
+def choose_rules_name(agent: AgentSpec) -> str:
     """The name of rules that an agent plays: classic, unless it plays only where the mover chooses the piece."""
-    return "classic" if "opponent" in choosers_of(agent.build()) else "own_piece"
+    return "classic" if "opponent" in list_choosers(agent.build()) else "own_piece"

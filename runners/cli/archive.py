@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from analytics.store.files.backend import location_of
+from analytics.store.files.backend import parse_location
 from runners.cli import options
 
-app = options.group("archive", "Check, index, compact, merge, export and import archives.")
+archive_group = options.create_command_group("archive", "Check, index, compact, merge, export and import archives.")
 
 
-@app.command("export")
+@archive_group.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy, rlds or dataset.")],
     output: Annotated[
@@ -30,7 +30,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str | None, Option(help="The player of rewards and outcomes: mover, seat_0, seat_1 or first.")
     ] = None,
     sample: Annotated[int | None, Option(help="Only this many games, drawn at random.")] = None,
-    seed: Annotated[int, options.seed("Seed of the sample.")] = 1,
+    seed: Annotated[int, options.seed_option("Seed of the sample.")] = 1,
     rows: Annotated[str, Option(help="Rows of csv: plies or games.")] = "plies",
     imposed: Annotated[bool, Option("--imposed", help="Include turns of imposed openings, marked.")] = False,
     masks: Annotated[bool, Option("--masks", help="Include the legal actions: 289 bytes a step.")] = False,
@@ -51,69 +51,69 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     export_games(archive, request, str(output), force)
 
 
-@app.command("import")
+@archive_group.command("import")
 def import_(
     file: Annotated[str, Argument(help="A text with a game a line, 'F@b1 3@b2 …'; - reads standard input.")],
-    rules: Annotated[str, options.rules("Rules of games without the tag rules.")] = "classic",
+    rules: Annotated[str, options.rules_option("Rules of games without the tag rules.")] = "classic",
     name: Annotated[str | None, Option(help="Event of games without the tag event.")] = None,
     skip_bad: Annotated[bool, Option("--skip-bad", help="Import the other lines if some are wrong.")] = False,
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Add games from a text file."""
-    from runners.cli.upkeep import import_file
+    from runners.cli.upkeep import import_games_file
 
-    raise typer.Exit(import_file(archive, file, rules, name, skip_bad, f"qarena {options.typed()}"))
+    raise typer.Exit(import_games_file(archive, file, rules, name, skip_bad, f"qarena {options.format_command_line()}"))
 
 
-@app.command("ls")
-@options.with_table
+@archive_group.command("ls")
+@options.add_table_options
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the runs."""
-    from runners.cli.questions import list_runs
+    from runners.cli.questions import output_runs
 
-    list_runs(archive, table)
+    output_runs(archive, table)
 
 
-@app.command("verify")
+@archive_group.command("verify")
 def verify(archive: options.Archive = options.ARCHIVE) -> None:
     """Check every file, record and game.
 
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
     """
-    from runners.cli.upkeep import verify as carry_out
+    from runners.cli.upkeep import verify_archive as carry_out
 
     raise typer.Exit(carry_out(archive))
 
 
-@app.command("upgrade")
+@archive_group.command("upgrade")
 def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
     """Bring an archive of an older format to the present one.
 
     Nothing is lost, and after an interruption the same command goes on. Nobody else may use the archive meanwhile.
     """
-    from runners.cli.upkeep import upgrade as carry_out
+    from runners.cli.upkeep import upgrade_archive as carry_out
 
     carry_out(archive)
 
 
-@app.command("replay")
-@options.in_config_dir
+@archive_group.command("replay")
+@options.add_config_dir_option
 def replay(
     run: Annotated[str, Argument(help="Its id, as `qarena archive ls` shows it.")],
     archive: options.Archive = options.ARCHIVE,
     threads: options.Threads = options.ALL_CORES,
-    trust_agents: options.Trust = False,
+    trust_agents: options.TrustAgents = False,
 ) -> None:
     """Play a run again from its record, and compare.
 
     Exit code 0: the same games. Exit code 1: other games; the first one is shown.
     """
-    from runners.cli.replay import show_replay
+    from runners.cli.replay import print_replay
 
-    raise typer.Exit(show_replay(archive, run, threads, trust_agents))
+    raise typer.Exit(print_replay(archive, run, threads, trust_agents))
 
 
-@app.command("gc")
+@archive_group.command("gc")
 def gc(
     archive: options.Archive = options.ARCHIVE,
     remove: Annotated[bool, Option("--remove", help="Remove the files listed as not needed.")] = False,
@@ -131,7 +131,7 @@ def gc(
     collect_garbage(archive, age, remove)
 
 
-@app.command("index")
+@archive_group.command("index")
 def index(
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
@@ -146,29 +146,29 @@ def index(
 
     `qarena openings` and the view positions read the index.
     """
-    from runners.cli.questions import index as carry_out
-    from runners.config.requests import executor_named
+    from runners.cli.questions import index_archive as carry_out
+    from runners.config.requests import load_executor
 
-    carry_out(archive, runs or [], plies, threads, executor_named(executor, ray_address))
+    carry_out(archive, runs or [], plies, threads, load_executor(executor, ray_address))
 
 
-@app.command("compact")
+@archive_group.command("compact")
 def compact(
-    runs: options.Runs = None, archive: options.Archive = options.ARCHIVE, size: options.Size = options.MIB_128
+    runs: options.Runs = None, archive: options.Archive = options.ARCHIVE, size: options.FileSize = options.MIB_128
 ) -> None:
     """Join small files into large ones.
 
     Others may read and write meanwhile.
     """
-    from runners.cli.upkeep import compact as carry_out
+    from runners.cli.upkeep import compact_archive as carry_out
 
     carry_out(archive, runs or [], size)
 
 
-@app.command("merge")
+@archive_group.command("merge")
 def merge(
     archives: Annotated[
-        list[PurePath], Argument(metavar="SOURCE... DESTINATION", parser=location_of, help="Folders or URLs.")
+        list[PurePath], Argument(metavar="SOURCE... DESTINATION", parser=parse_location, help="Folders or URLs.")
     ],
     prefix: Annotated[str, Option(help="Of the names of policies that the destination has with other content.")] = "",
     other_code: Annotated[bool, Option("--other-code", help="Unite runs that different code has played.")] = False,
@@ -177,12 +177,12 @@ def merge(
 
     The sources stay as they are. Nothing is copied if two archives hold different games of one run.
     """
-    from runners.cli.upkeep import merge as carry_out
+    from runners.cli.upkeep import merge_archives as carry_out
 
     carry_out(archives, prefix, other_code)
 
 
-@app.command("to-delta")
+@archive_group.command("to-delta")
 def to_delta(
     folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
     archive: options.Archive = options.ARCHIVE,
@@ -192,18 +192,18 @@ def to_delta(
 
     Called again, it adds what is new.
     """
-    from runners.cli.upkeep import delta
+    from runners.cli.upkeep import update_delta_tables
 
-    delta(archive, folder, games_only)
+    update_delta_tables(archive, folder, games_only)
 
 
-TrainingsOption = Annotated[
+Trainings = Annotated[
     bool, Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
 ]
-RulesName = Annotated[str | None, options.rules("Only games under these rules; needed if there are several.")]
+RulesName = Annotated[str | None, options.rules_option("Only games under these rules; needed if there are several.")]
 
 
-@options.with_table
+@options.add_table_options
 def sql(
     table: options.Table,
     question: Annotated[
@@ -226,21 +226,21 @@ def sql(
 
     The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
     """
-    from analytics.questions.sql.answers import Limits
-    from runners.cli.questions import answer
+    from analytics.questions.sql.answers import QueryLimits
+    from runners.cli.questions import output_sql_answer
 
-    limits = Limits(memory, spill, timeout)
-    answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
+    limits = QueryLimits(memory, spill, timeout)
+    output_sql_answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
 
 
-@options.with_table
+@options.add_table_options
 def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     table: options.Table,
     archive: options.Archive = options.ARCHIVE,
     where: options.Where = None,
     run: options.Runs = None,
     rules: RulesName = None,
-    trainings: TrainingsOption = False,
+    trainings: Trainings = False,
     anchor: Annotated[
         str | None, Option(metavar="AGENT", help="The label of the agent whose rating is set by --anchor-elo.")
     ] = None,
@@ -255,20 +255,20 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.questions.selection import GameFilter
     from runners.cli.strength import RatingOptions
-    from runners.cli.strength import rate as carry_out
+    from runners.cli.strength import output_ratings as carry_out
 
     games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
     carry_out(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
 
 
-@options.with_table
+@options.add_table_options
 def crosstable(
     table: options.Table,
     archive: options.Archive = options.ARCHIVE,
     where: options.Where = None,
     run: options.Runs = None,
     rules: RulesName = None,
-    trainings: TrainingsOption = False,
+    trainings: Trainings = False,
     by_seat: Annotated[bool, Option("--by-seat", help="Separate results for each seat of the first agent.")] = False,
 ) -> None:
     """Show the score of every agent against every other.
@@ -276,12 +276,12 @@ def crosstable(
     With wins, draws and losses, and 95 % intervals.
     """
     from analytics.questions.selection import GameFilter
-    from runners.cli.strength import crosstable as carry_out
+    from runners.cli.strength import output_crosstable as carry_out
 
     carry_out(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
 
 
-@options.with_table
+@options.add_table_options
 def compare(
     table: options.Table,
     runs: Annotated[
@@ -294,12 +294,12 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.cli.strength import compare as carry_out
+    from runners.cli.strength import output_run_comparison as carry_out
 
     carry_out(archive, runs, table)
 
 
-@options.with_table
+@options.add_table_options
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     table: options.Table,
     position: Annotated[
@@ -314,7 +314,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     until: Annotated[str | None, Option(help="Only runs created on this day or earlier.")] = None,
     least: Annotated[int, Option(min=1, help="Only decisions that were made at least this many times.")] = 1,
     rules: Annotated[
-        str | None, options.rules("Rules of the position, if it does not name them. Default: classic.")
+        str | None, options.rules_option("Rules of the position, if it does not name them. Default: classic.")
     ] = None,
     sort: Annotated[str, Option(help="games (most first), score (lowest first) or losses (most first).")] = "games",
     imposed: Annotated[bool, Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
@@ -325,20 +325,20 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.questions.openings import OpeningsQuery
     from analytics.questions.selection import GameFilter
-    from runners.cli.questions import show_openings, text_of
-    from runners.config.agents import stored_label
+    from runners.cli.questions import add_rules_name, output_openings
+    from runners.config.agents import find_stored_label
 
-    decided, against = (stored_label(archive, label) for label in (agent, opponent))
+    decided, against = (find_stored_label(archive, label) for label in (agent, opponent))
     games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
-    asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
-    show_openings(archive, asked, table)
+    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort)
+    output_openings(archive, asked, table)
 
 
 def show(
     game: Annotated[list[str], Argument(metavar="GAME", help="The run and the game's id, as tables print them.")],
     archive: options.Archive = options.ARCHIVE,
     run: Annotated[str | None, Option(metavar="RUN", help="The run, if GAME is the id alone.")] = None,
-    json: options.Json = None,
+    json: options.JsonFile = None,
     svg: Annotated[Path | None, Option(metavar="FILE", help="Also write a picture of the boards.")] = None,
     animate: Annotated[
         bool, Option("--animate", help="The picture is one board, on which the game is played.")
@@ -349,10 +349,10 @@ def show(
 
     Each ply has its exact values if the game is annotated (`qarena annotate`).
     """
-    from runners.web.archive.show import show_game
+    from runners.web.archive.show import print_game
 
-    options.check_files(force, json, svg)
-    show_game(archive, " ".join(game), run, json, svg, animate)
+    options.check_output_files(force, json, svg)
+    print_game(archive, " ".join(game), run, json, svg, animate)
 
 
 def report(
@@ -370,12 +370,12 @@ def report(
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.cli.questions import show_section, write_report
+    from runners.cli.questions import output_section, write_report
 
     if section:
-        options.check_files(force, output)
-        show_section(archive, where, runs or [], section, output)
+        options.check_output_files(force, output)
+        output_section(archive, where, runs or [], section, output)
     else:
         path = output or Path("report.html")
-        options.check_files(force, path)
+        options.check_output_files(force, path)
         write_report(archive, where, runs or [], path, title)

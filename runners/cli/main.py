@@ -21,37 +21,37 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from quarto.errors import ArenaError, FailureError, RequestError
-from quarto.sources import INSTALLED, compiling
+from quarto.sources import INSTALLATION_FOLDERS, compilation_progress
 from runners.cli import archive, learn, perfect, play
-from runners.cli.options import MARKUP, ROOT
+from runners.cli.options import MARKUP, PROJECT_ROOT
 from runners.cli.surroundings import explain_system_error, flush_output, open_closed_streams, print_error
-from runners.hosting.interruption import answered_interrupts, exit_code, is_asked
+from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
 GARBAGE_THRESHOLD = 100_000
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """All commands, in the order of the help. At Ctrl-C, Typer alone would end without a word."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands, panel by panel."""
-        return sorted(super().list_commands(ctx), key=[*map(_name_of, chain(*PANELS.values()))].index)
+        return sorted(super().list_commands(ctx), key=[*map(_find_command_name, chain(*PANELS.values()))].index)
 
     def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
         """Parse the command line. Raises ``typer.Exit`` at Ctrl-C."""
-        with _said_interrupted():
+        with _exit_on_interrupt():
             return super().make_context(*arguments, **extra)  # type: ignore[return-value]  # Typer's own context
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
-        with _said_interrupted():
+        with _exit_on_interrupt():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _said_interrupted() -> Iterator[None]:
+def _exit_on_interrupt() -> Iterator[None]:
     """Inside the context a ``KeyboardInterrupt`` becomes a line and ``typer.Exit``."""
     try:
         yield
@@ -77,7 +77,7 @@ def _is_question(word: str) -> bool:
 
 app = typer.Typer(
     name="qarena",
-    cls=Commands,
+    cls=CommandGroup,
     help="Experiments with the board game Quarto: play, log every ply, ask in SQL.",
     epilog="--debug anywhere shows the traceback of an error.",
     no_args_is_help=True,
@@ -86,7 +86,7 @@ app = typer.Typer(
 )
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.engine, play.app, play.reproduce),
+    "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.engine, play.agents_group, play.reproduce),
     "Ask": (
         archive.sql,
         archive.crosstable,
@@ -96,9 +96,9 @@ PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
         archive.show,
         archive.report,
     ),
-    "Learn": (learn.train, learn.app, learn.benchmark),
-    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.puzzles, perfect.app),
-    "Archive": (archive.app,),
+    "Learn": (learn.train, learn.policy_group, learn.benchmark_group),
+    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.puzzles_group, perfect.tablebase_group),
+    "Archive": (archive.archive_group,),
     "Maintain": (perfect.bench, perfect.warm, perfect.perft),
 }
 for panel, commands in PANELS.items():
@@ -109,7 +109,7 @@ for panel, commands in PANELS.items():
             app.command(rich_help_panel=panel, cls=SqlCommand if command is archive.sql else TyperCommand)(command)
 
 
-def _name_of(command: Any) -> str:
+def _find_command_name(command: Any) -> str:
     """The name of a command, given its function, or of a group of commands."""
     return str(command.info.name if isinstance(command, typer.Typer) else command.__name__)
 
@@ -123,7 +123,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def declare_global_options(
     version: Annotated[
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -131,7 +131,7 @@ def options(
     """Experiments with the board game Quarto: play, log every ply, ask in SQL."""
 
 
-def _check_folder() -> None:
+def _check_current_folder() -> None:
     """Raise if the current folder was deleted: no path could be relative to it."""
     try:
         Path.cwd()
@@ -139,7 +139,7 @@ def _check_folder() -> None:
         raise RequestError("the current folder was deleted or moved: go to one that exists, cd ~") from None
 
 
-def _refuse_shadows() -> None:
+def _check_package_shadowing() -> None:
     """Raise if a folder on the import path hides one of the project's packages.
 
     Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours.
@@ -147,11 +147,11 @@ def _refuse_shadows() -> None:
     for name in ("quarto", "agents", "analytics", "conf", "runners"):
         found = importlib.util.find_spec(name)
         places = list(found.submodule_search_locations or []) if found else []
-        if str(ROOT / name) not in places:
+        if str(PROJECT_ROOT / name) not in places:
             place, remedy = (*places, name)[0], "rename that folder, or take it off PYTHONPATH"
             from importlib import metadata
 
-            if any(part in place for part in INSTALLED):
+            if any(part in place for part in INSTALLATION_FOLDERS):
                 owners = {*metadata.packages_distributions().get(name, [])} - {"quarto-arena"}
                 owner = " and ".join(sorted(owners)) or "another distribution"
                 remedy = f"it belongs to {owner}, which needs an environment of its own"
@@ -169,29 +169,29 @@ class CompilingNotice:
 
     def __call__(self) -> None:
         """Called before each function is compiled."""
-        from runners.terminal.console import number_of
+        from runners.terminal.console import format_count
 
         now = self._clock()
         if self._last is None:
-            self.say(
+            self.print_note(
                 "Compiling the kernels that this command needs, which may take a minute. "
                 "Later commands find them ready."
             )
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.say(f"… {number_of(compiling.compiled, 'kernel')} so far")
+            self.print_note(f"… {format_count(compilation_progress.compiled, 'kernel')} so far")
         self._last = now
 
-    def end(self) -> None:
+    def print_total(self) -> None:
         """Say how long it took, if anything was compiled."""
-        from runners.terminal.console import number_of
+        from runners.terminal.console import format_count
 
         if self._last is not None:
-            count = number_of(compiling.compiled, "kernel")
-            self.say(f"Compiled {count} in {compiling.seconds:.1f} s. Speeds leave this time out.")
+            count = format_count(compilation_progress.compiled, "kernel")
+            self.print_note(f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out.")
 
-    def say(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         """Print on standard error."""
         typer.echo(text, err=True)
 
@@ -200,14 +200,14 @@ def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
     open_closed_streams()
     try:
-        with answered_interrupts():
-            _main()
+        with exit_on_interrupt():
+            _run_and_explain_errors()
     finally:
         if "duckdb" not in sys.modules:  # which complains of what is left
             gc.freeze()  # looking for garbage in all that was imported takes a quarter of a short run
 
 
-def _main() -> None:
+def _run_and_explain_errors() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
@@ -215,13 +215,13 @@ def _main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
-        _check_folder()
-        _refuse_shadows()
-        notice = compiling.announce = CompilingNotice()
+        _check_current_folder()
+        _check_package_shadowing()
+        notice = compilation_progress.announce = CompilingNotice()
         try:
-            _carry_out()
+            _run_command()
         finally:
-            notice.end()
+            notice.print_total()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None
     except KeyboardInterrupt:
@@ -236,27 +236,31 @@ def _main() -> None:
 
         if debug:
             typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
-        if is_asked() and not isinstance(error, FailureError):  # into which a library turned a KeyboardInterrupt
+        if is_stop_requested() and not isinstance(
+            error, FailureError
+        ):  # into which a library turned a KeyboardInterrupt
             print_error("interrupted")
             raise SystemExit(exit_code()) from None
-        print_error(f"error: {hide_credentials(_line(error, debug))}")
+        print_error(f"error: {hide_credentials(_format_error(error, debug))}")
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
 
 
-def _carry_out() -> None:
+def _run_command() -> None:
     """Carry out the typed command. Raises ``RequestError`` for options and arguments that it does not take."""
     try:
-        code = _commands(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="qarena", standalone_mode=False)
+        code = _build_command(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="qarena", standalone_mode=False)
     except typer.TyperException as error:
         message, context = error.format_message(), getattr(error, "ctx", None)
         if not message:  # a group without a command: its help is printed
             raise SystemExit(RequestError.exit_code) from None
-        raise RequestError(message.rstrip(".") + (_advice(error, context, message) if context else "")) from None
+        raise RequestError(
+            message.rstrip(".") + (_describe_usage_remedy(error, context, message) if context else "")
+        ) from None
     flush_output()
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _advice(error: Any, context: typer.Context, message: str) -> str:
+def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> str:
     """What to write in place of an option or an argument that the command does not take."""
     path, options = context.command_path, {option for param in context.command.params for option in param.opts}
     unknown, extra = getattr(error, "option_name", ""), "extra argument" in message
@@ -274,25 +278,25 @@ def _advice(error: Any, context: typer.Context, message: str) -> str:
 
 
 @functools.cache
-def _commands(typed: str) -> Any:
+def _build_command(typed: str) -> Any:
     """The typed command as Click has it, or all of them if there is none of this name.
 
     Each takes a millisecond to make. What runs many in one process, as the tests do, need not make them anew.
     """
     one = copy(app)
-    one.registered_commands = [each for each in app.registered_commands if _name_of(each.callback) == typed]
-    one.registered_groups = [each for each in app.registered_groups if _name_of(each.typer_instance) == typed]
-    return _adapt(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
+    one.registered_commands = [each for each in app.registered_commands if _find_command_name(each.callback) == typed]
+    one.registered_groups = [each for each in app.registered_groups if _find_command_name(each.typer_instance) == typed]
+    return _adapt_parameters(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
 
 
-def _adapt(command: Any) -> Any:
+def _adapt_parameters(command: Any) -> Any:
     """Let the help of a command show no type of a flag, which takes no value, and expand ``~`` in each of its paths."""
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):
             option.metavar = ""
         option.callback = option.callback or _expand_homes
     for inner in getattr(command, "commands", {}).values():
-        _adapt(inner)
+        _adapt_parameters(inner)
     return command
 
 
@@ -305,17 +309,17 @@ def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
     return expand_home(value) if isinstance(value, Path) else value
 
 
-MOST_SHOWN = 4000  # characters of an error
+MAX_ERROR_CHARACTERS = 4000  # characters of an error
 
 
-def _line(error: BaseException, debug: bool) -> str:
+def _format_error(error: BaseException, debug: bool) -> str:
     """One line about an error that ends a command."""
-    from analytics.store.texts import as_line
+    from analytics.store.texts import to_line
 
     if of_system := explain_system_error(error):
-        return as_line(of_system, MOST_SHOWN)
+        return to_line(of_system, MAX_ERROR_CHARACTERS)
     known = isinstance(error, ArenaError)
-    text = as_line(str(error) if known else f"{type(error).__name__}: {error}", MOST_SHOWN)
+    text = to_line(str(error) if known else f"{type(error).__name__}: {error}", MAX_ERROR_CHARACTERS)
     if known:
         return text
     return text if debug else f"{text} (unexpected; --debug shows where)"

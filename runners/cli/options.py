@@ -14,51 +14,51 @@ import typer
 from typer import Argument, Option
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.store.files.backend import bytes_of, location_of
+from analytics.store.files.backend import parse_location, parse_size
 from runners.arena.executors.base import MEBIBYTE, available_cores
-from runners.terminal.files import TABLE_FORMATS, TableOutput, check_output, output_of
+from runners.terminal.files import TABLE_FORMATS, TableOutput, build_table_output, check_output
 
 ARCHIVE = DEFAULT_ARCHIVE
 MARKUP: Any = "markdown"  # of help: panels, and whole sentences
-ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
+PROJECT_ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
 
-def group(name: str, help: str, **settings: Any) -> typer.Typer:  # noqa: A002
+def create_command_group(name: str, help: str, **settings: Any) -> typer.Typer:  # noqa: A002
     """A group of commands."""
     return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
 
-def typed() -> str:
+def format_command_line() -> str:
     """The command as it was typed, without the name of the program."""
     return shlex.join(sys.argv[1:])
 
 
-def starting(incomplete: str, names: Sequence[str]) -> list[str]:
+def select_by_prefix(incomplete: str, names: Sequence[str]) -> list[str]:
     """The names that begin with what is typed."""
     return [name for name in names if name.startswith(incomplete)]
 
 
-def options_of(group: str, incomplete: str = "") -> list[str]:
+def list_group_options(group: str, incomplete: str = "") -> list[str]:
     """The names of the project's own options of a configuration group that begin with ``incomplete``."""
-    return starting(incomplete, sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")))
+    return select_by_prefix(incomplete, sorted(path.stem for path in (PROJECT_ROOT / "conf" / group).glob("*.yaml")))
 
 
-def of_group(group: str) -> Callable[[str], list[str]]:
+def complete_group_options(group: str) -> Callable[[str], list[str]]:
     """Completion by the options of a configuration group."""
-    return lambda incomplete: options_of(group, incomplete)
+    return lambda incomplete: list_group_options(group, incomplete)
 
 
-def agent(help: str) -> Any:  # noqa: A002
+def agent_argument(help: str) -> Any:  # noqa: A002
     """An argument that names an agent."""
-    return Argument(help=help, autocompletion=of_group("agent"))
+    return Argument(help=help, autocompletion=complete_group_options("agent"))
 
 
-def rules(help: str) -> Any:  # noqa: A002
+def rules_option(help: str) -> Any:  # noqa: A002
     """An option that names rules."""
-    return Option("--rules", help=help, autocompletion=of_group("rules"))
+    return Option("--rules", help=help, autocompletion=complete_group_options("rules"))
 
 
-def seed(help: str, bits: int = 63) -> Any:  # noqa: A002
+def seed_option(help: str, bits: int = 63) -> Any:  # noqa: A002
     """An option with the seed of something random."""
     return Option("--seed", min=0, max=(1 << bits) - 1, help=help)
 
@@ -68,7 +68,7 @@ Archive = Annotated[
     Option(
         "--archive",
         metavar="DIR",
-        parser=location_of,
+        parser=parse_location,
         help="The archive's folder or URL (s3://BUCKET/PREFIX); QARENA_ARCHIVE sets another default.",
         show_default=True,
     ),
@@ -85,13 +85,13 @@ Positions = Annotated[
     Path | None,
     Option("--positions", metavar="FILE", help="A set that 'policy positions' made. Default: the one that ships."),
 ]
-Draws = Annotated[
+DrawsPerPosition = Annotated[
     int, Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
 ]
-Json = Annotated[
+JsonFile = Annotated[
     Path | None, Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
 ]
-Trust = Annotated[
+TrustAgents = Annotated[
     bool, Option("--trust-agents", help="Allow agents and classes of others, which the archive or a page names.")
 ]
 ConfigDir = Annotated[
@@ -108,7 +108,7 @@ Executor = Annotated[
         "--executor",
         metavar="NAME",
         help="What does the work: threads, processes or ray (docs/scale.md).",
-        autocompletion=of_group("executor"),
+        autocompletion=complete_group_options("executor"),
     ),
 ]
 EXECUTOR = "threads"
@@ -120,13 +120,13 @@ RayAddress = Annotated[
         help="With --executor ray, the cluster: auto (of this machine), HOST or HOST:PORT, or local (one is started).",
     ),
 ]
-Size = Annotated[int, Option("--size", metavar="SIZE", parser=bytes_of, help="Of the files, at most.")]
-Memory = Annotated[
+FileSize = Annotated[int, Option("--size", metavar="SIZE", parser=parse_size, help="Of the files, at most.")]
+SolverMemory = Annotated[
     float,
     Option(
         "--memory",
         metavar="SIZE",
-        parser=lambda size: bytes_of(size) / MEBIBYTE,
+        parser=lambda size: parse_size(size) / MEBIBYTE,
         help="Memory for the table of proven positions.",
     ),
 ]
@@ -140,7 +140,7 @@ Format = Annotated[
         "--format",
         metavar="FORMAT",
         help=f"{', '.join(TABLE_FORMATS[:-1])} or {TABLE_FORMATS[-1]}. Default: by the name of --output, else table.",
-        autocompletion=lambda incomplete: starting(incomplete, TABLE_FORMATS),
+        autocompletion=lambda incomplete: select_by_prefix(incomplete, TABLE_FORMATS),
     ),
 ]
 Output = Annotated[Path | None, Option("--output", metavar="FILE", help="A file to write instead of the terminal.")]
@@ -149,39 +149,39 @@ Wide = Annotated[bool, Option("--wide", help="Print all columns, also those that
 Table = TableOutput
 
 
-def check_files(force: bool, *files: Path | None) -> None:
+def check_output_files(force: bool, *files: Path | None) -> None:
     """Raise ``RequestError`` for a file that must not, or cannot, be written, before long work."""
     for file in filter(None, files):
         check_output(file, force)
 
 
-def with_table(command: Callable[..., None]) -> Callable[..., None]:
+def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the options that say how its table is printed or written, in place of its parameter ``table``.
 
     They are checked before anything is done.
     """
 
-    def carry_out(
+    def run_command(
         form: Format = None, output: Output = None, force: Force = False, wide: Wide = False, **others: Any
     ) -> None:
-        command(**others, table=output_of(form, output, force, wide))
+        command(**others, table=build_table_output(form, output, force, wide))
 
-    return _with_options(command, carry_out)
+    return _merge_parameters(command, run_command)
 
 
-def in_config_dir(command: Callable[..., None]) -> Callable[..., None]:
+def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
 
-    def carry_out(config_dir: ConfigDir = None, **others: Any) -> None:
-        from runners.config.options import user_config_dir
+    def run_command(config_dir: ConfigDir = None, **others: Any) -> None:
+        from runners.config.options import use_config_dir
 
-        with user_config_dir(config_dir):
+        with use_config_dir(config_dir):
             command(**others)
 
-    return _with_options(command, carry_out)
+    return _merge_parameters(command, run_command)
 
 
-def _with_options(command: Callable[..., None], carry_out: Callable[..., None]) -> Callable[..., None]:
+def _merge_parameters(command: Callable[..., None], carry_out: Callable[..., None]) -> Callable[..., None]:
     """``carry_out`` as the command: the command's own parameters that are options, then its own."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name not in ("table", "launch")]
@@ -201,10 +201,10 @@ Launch = Callable[..., None]  # lets Hydra carry out an application with what th
 KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an agent forfeits all its games.")]
 
 
-def by_hydra(command: Callable[..., None]) -> Callable[..., None]:
+def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command that Hydra carries out: with the flags of all these commands, in place of its parameter ``launch``."""
 
-    def carry_out(
+    def run_command(
         context: typer.Context,
         archive: Annotated[str | None, Option(metavar="DIR", help="Short for archive.root=DIR.")] = None,
         config_dir: Annotated[
@@ -222,28 +222,28 @@ def by_hydra(command: Callable[..., None]) -> Callable[..., None]:
         **others: Any,
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
-            from runners.config.arguments import parsed
+            from runners.config.arguments import parse_arguments
             from runners.config.launch import launch
 
-            asked = parsed(words or [], archive, keep_going, config_dir or [])
+            asked = parse_arguments(words or [], archive, keep_going, config_dir or [])
             raise typer.Exit(launch(application, context, asked, multirun, cfg, help))
 
         command(**others, launch=launch)
 
-    return _with_options(command, carry_out)
+    return _merge_parameters(command, run_command)
 
 
-def _words(agents: str) -> Any:
+def _overrides_argument(agents: str) -> Any:
     """The argument for agents and Hydra's overrides, completed: an agent, or an option after ``group=``."""
 
-    def completed(incomplete: str) -> list[str]:
+    def complete_word(incomplete: str) -> list[str]:
         key, equals, value = incomplete.partition("=")
         if equals:
-            return [f"{key}={option}" for option in options_of(key.lstrip("+").split("@")[0], value)]
-        return options_of("agent", incomplete) if agents else []
+            return [f"{key}={option}" for option in list_group_options(key.lstrip("+").split("@")[0], value)]
+        return list_group_options("agent", incomplete) if agents else []
 
-    return Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=completed)
+    return Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=complete_word)
 
 
-Players = Annotated[list[str] | None, _words("[AGENT]… ")]
-Overrides = Annotated[list[str] | None, _words("")]
+Players = Annotated[list[str] | None, _overrides_argument("[AGENT]… ")]
+Overrides = Annotated[list[str] | None, _overrides_argument("")]

@@ -12,23 +12,25 @@ from typer import Argument, Option
 
 from runners.cli import options
 
-app = options.group("agents", "List, show, check and create agents.", invoke_without_command=True)
-INTERFACES = ("choose", "play", "kernel")
+agents_group = options.create_command_group(
+    "agents", "List, show, check and create agents.", invoke_without_command=True
+)
+AGENT_INTERFACES = ("choose", "play", "kernel")
 
 
-@options.by_hydra
+@options.add_hydra_options
 def run(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
     """Play a match or a tournament."""
-    launch(application_for(arguments or []), arguments, keep_going)
+    launch(choose_application(arguments or []), arguments, keep_going)
 
 
-@options.by_hydra
+@options.add_hydra_options
 def sweep(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
     """Play every combination of the given values."""
-    launch(application_for(arguments or []), arguments, keep_going)
+    launch(choose_application(arguments or []), arguments, keep_going)
 
 
-def application_for(arguments: Sequence[str]) -> Any:
+def choose_application(arguments: Sequence[str]) -> Any:
     """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
     if is_training(arguments):
         from runners.learning.training.application import TRAIN
@@ -42,11 +44,11 @@ def application_for(arguments: Sequence[str]) -> Any:
 def is_training(arguments: Sequence[str]) -> bool:
     """Whether the chosen experiment is a training: then each of the three commands carries it out as one."""
     chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
-    recipe = options.ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
+    recipe = options.PROJECT_ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
 
 
-@options.by_hydra
+@options.add_hydra_options
 def sprt(
     launch: options.Launch,
     arguments: options.Players = None,
@@ -57,9 +59,9 @@ def sprt(
 ) -> None:
     """Play two agents until a test decides which is stronger."""
     if counts is not None:
-        from runners.cli.sprt_output import show_counts
+        from runners.cli.sprt_output import print_counts
 
-        show_counts(counts, arguments or [])
+        print_counts(counts, arguments or [])
         return
     from runners.cli.sprt import SPRT
 
@@ -67,10 +69,12 @@ def sprt(
 
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    agent: Annotated[str, options.agent("A level, 1 (random) to 10 (perfect), or an agent: 'mcts(iterations=1000)'.")],
+    agent: Annotated[
+        str, options.agent_argument("A level, 1 (random) to 10 (perfect), or an agent: 'mcts(iterations=1000)'.")
+    ],
     seat: Annotated[int, Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
-    rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
-    seed: Annotated[int, options.seed("Seed of the agent's random choices.")] = 1,
+    rules: Annotated[str, options.rules_option("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed_option("Seed of the agent's random choices.")] = 1,
     name: Annotated[str | None, Option(help="The game is logged as human:NAME. Default: your login name.")] = None,
     archive: options.Archive = options.ARCHIVE,
     no_log: Annotated[bool, Option("--no-log", help="Do not log the game.")] = False,
@@ -84,16 +88,20 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Also over a pipe: one line a decision.
     """
-    from runners.play.levels import agent_at
-    from runners.play.start import PlayOptions, start
+    from runners.play.levels import find_level_agent
+    from runners.play.start import PlayOptions, play_series
 
-    logged, command = None if no_log else archive, f"qarena {options.typed()}"
-    start(PlayOptions(agent_at(agent), rules, seat, seed, name, logged, archive, config_dir, plain, review, command))
+    logged, command = None if no_log else archive, f"qarena {options.format_command_line()}"
+    play_series(
+        PlayOptions(
+            find_level_agent(agent), rules, seat, seed, name, logged, archive, config_dir, plain, review, command
+        )
+    )
 
 
-@options.in_config_dir
+@options.add_config_dir_option
 def engine(
-    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
+    agent: Annotated[str, options.agent_argument("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Let an agent play for other programs and boards.
@@ -113,7 +121,7 @@ def serve(
     name: Annotated[str | None, Option(help="Your games are logged as human:NAME. Default: your login name.")] = None,
     archive: options.Archive = options.ARCHIVE,
     config_dir: options.ConfigDir = None,
-    trust_agents: options.Trust = False,
+    trust_agents: options.TrustAgents = False,
 ) -> None:
     """Play, analyse, browse and ask in a browser."""
     from runners.web.start import serve as carry_out
@@ -136,48 +144,50 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Shows each published figure, ours with its interval, and why some differ.
     """
-    from runners.arena.storage import OTHER_CODE, ArchiveSettings
-    from runners.bench.reproduction import PlaySettings, checked
+    from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
+    from runners.bench.reproduction import PairingOptions, check_request
     from runners.bench.reproduction import reproduce as carry_out
     from runners.config.schemas import check_choice
 
-    check_choice("--other-code", other_code, OTHER_CODE)
-    options.check_files(force, markdown, html)
-    settings = PlaySettings(games, seed, threads, ArchiveSettings(archive, other_code=other_code), options.typed())
-    raise typer.Exit(carry_out(checked(study, settings, markdown, html)))
+    check_choice("--other-code", other_code, OTHER_CODE_ACTIONS)
+    options.check_output_files(force, markdown, html)
+    settings = PairingOptions(
+        games, seed, threads, ArchiveOptions(archive, other_code=other_code), options.format_command_line()
+    )
+    raise typer.Exit(carry_out(check_request(study, settings, markdown, html)))
 
 
-@app.callback()
-@options.in_config_dir
+@agents_group.callback()
+@options.add_config_dir_option
 def agents(
     context: typer.Context,
     wide: Annotated[bool, Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
 ) -> None:
     """List, show, check and create agents."""
     if context.invoked_subcommand is None:
-        from runners.authoring.listing import show_agents
+        from runners.authoring.listing import print_agents
 
-        show_agents(wide)
+        print_agents(wide)
 
 
-@app.command("show")
-@options.in_config_dir
-def show_agent(agent: Annotated[str, options.agent("The name of an agent.")]) -> None:
+@agents_group.command("show")
+@options.add_config_dir_option
+def show_agent(agent: Annotated[str, options.agent_argument("The name of an agent.")]) -> None:
     """Show the yaml of an agent: parameters, defaults, meaning."""
-    from runners.config.options import text_of
+    from runners.config.options import read_option_text
     from runners.terminal.console import print_line
 
-    print_line(text_of("agent", agent).rstrip("\n"))
+    print_line(read_option_text("agent", agent).rstrip("\n"))
 
 
-@app.command("new")
+@agents_group.command("new")
 def new(
     name: Annotated[str, Argument(help="The name of the agent, and of its module.")],
     interface: Annotated[
         str,
         Option(
             help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).",
-            autocompletion=lambda incomplete: options.starting(incomplete, INTERFACES),
+            autocompletion=lambda incomplete: options.select_by_prefix(incomplete, AGENT_INTERFACES),
         ),
     ] = "choose",
     config_dir: Annotated[
@@ -188,31 +198,31 @@ def new(
 
     It plays at once, and is yours to change.
     """
-    from quarto.sources import find
-    from runners.authoring.new_agent import new_agent
-    from runners.config.options import user_config_dir
-    from runners.terminal.console import print_line, program
+    from quarto.sources import find_module_spec
+    from runners.authoring.new_agent import create_agent
+    from runners.config.options import use_config_dir
+    from runners.terminal.console import find_program, print_line
 
-    with user_config_dir(config_dir if config_dir.is_dir() else None):
-        files = new_agent(name, interface, config_dir)
+    with use_config_dir(config_dir if config_dir.is_dir() else None):
+        files = create_agent(name, interface, config_dir)
     width = max(len(str(path)) for path in files)
     folder = shlex.quote(str(config_dir))
     for line in (
         *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
         "Check it, play it, vary it, test it:",
-        f"  {program()} agents check {name} --config-dir {folder}",
-        f"  {program()} run {name} random games=1000 --config-dir {folder}",
-        f"  {program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
-        f"  python -m pytest {folder}{'' if find('pytest') else '  # after: python -m pip install pytest'}",
+        f"  {find_program()} agents check {name} --config-dir {folder}",
+        f"  {find_program()} run {name} random games=1000 --config-dir {folder}",
+        f"  {find_program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
+        f"  python -m pytest {folder}{'' if find_module_spec('pytest') else '  # after: python -m pip install pytest'}",
     ):
         print_line(line)
 
 
-@app.command()
+@agents_group.command()
 def check(
-    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mine(depth=2)'.")],
-    rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
-    seed: Annotated[int, options.seed("Seed of the games.")] = 1,
+    agent: Annotated[str, options.agent_argument("An agent, with or without parameters: 'mine(depth=2)'.")],
+    rules: Annotated[str, options.rules_option("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed_option("Seed of the games.")] = 1,
     seconds: Annotated[float, Option(min=1, help="Time limit. A slow agent plays fewer games.")] = 120,
     archive: options.Archive = options.ARCHIVE,
     config_dir: options.ConfigDir = None,
@@ -224,7 +234,7 @@ def check(
     Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
     order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
     """
-    from runners.authoring.check import check as carry_out
+    from runners.authoring.check import check_and_print as carry_out
 
     if not carry_out(agent, rules, seed, archive, config_dir, seconds):
         raise typer.Exit(1)

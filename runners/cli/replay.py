@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from analytics.questions.columns import game_name
-from analytics.store.archive import Archive, readable
+from analytics.questions.columns import format_game_name
+from analytics.store.archive import Archive, check_record_format
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.code import code_of, differences
-from runners.arena.experiment import engine_of
+from runners.arena.code import build_code_record, describe_differences
+from runners.arena.experiment import build_engine
 from runners.arena.progress import Progress
 from runners.arena.replaying import Replay, replay_run
 from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
-from runners.config.agent_policies import with_policy
-from runners.config.options import as_written
-from runners.hosting.interruption import exit_code, interruptible
-from runners.terminal.console import print_line, print_note, progress_bar
+from runners.config.agent_policies import attach_policy
+from runners.config.options import load_raw_options
+from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.terminal.console import print_line, print_note, show_progress_bar
 
 
 class RunReplay(NamedTuple):
@@ -32,7 +32,7 @@ class RunReplay(NamedTuple):
     other_code: str  # how this code differs from that of the run; empty: it does not
 
 
-def replay(
+def replay_and_compare(
     root: PurePath, run_id: str, threads: int, trusted: bool, stop: threading.Event, progress: Progress | None
 ) -> RunReplay:
     """Play a run again and compare. The archive is only read.
@@ -41,17 +41,17 @@ def replay(
     exist here, or which names code of others (unless ``trusted``); ``FailureError`` for damaged games.
     """
     archive = Archive.open(root)
-    record = archive.run_named(run_id)
-    spec = spec_of(readable(record), archive, trusted)
-    if not archive.ranges(run_id):
+    record = archive.load_requested_run(run_id)
+    spec = build_run_spec(check_record_format(record), archive, trusted)
+    if not archive.list_effective_ranges(run_id):
         raise RequestError(f"run {run_id} has no games: there is nothing to compare")
     agents = [agent.build() for agent in spec.agents]
-    other_code = differences(record, code_of(spec, agents))
-    engine = engine_of(spec, agents)
-    return RunReplay(record, replay_run(archive, run_id, engine, spec.line, threads, stop, progress), other_code)
+    other_code = describe_differences(record, build_code_record(spec, agents))
+    engine = build_engine(spec, agents)
+    return RunReplay(record, replay_run(archive, run_id, engine, spec.unit_line, threads, stop, progress), other_code)
 
 
-def spec_of(record: RunRecord, archive: Archive, trusted: bool) -> RunSpec:
+def build_run_spec(record: RunRecord, archive: Archive, trusted: bool) -> RunSpec:
     """The specification that a run's record describes.
 
     Raises ``RequestError`` for a run that cannot be repeated, and for one that this program describes otherwise.
@@ -64,39 +64,39 @@ def spec_of(record: RunRecord, archive: Archive, trusted: bool) -> RunSpec:
     known = {key: described[key] for key in ("seed", "opening_plies", "seats", "salt") if key in described}
     spec = RunSpec(
         rules=Rules(**described["rules"]),
-        agents=tuple(_agent(agent, archive, trusted) for agent in described["agents"]),
+        agents=tuple(_build_agent_spec(agent, archive, trusted) for agent in described["agents"]),
         pairings=tuple((first, second) for first, second in described["pairings"]),
         training=record.training,
         **known,
     )
-    if not spec.repeatable:
+    if not spec.is_repeatable:
         raise RequestError(f"run {record.run_id} cannot be repeated: a person played, or the clock limited turns")
     if spec.run_id != record.run_id:
         raise RequestError(f"the record of run {record.run_id} describes run {spec.run_id} here: it was changed")
     return spec
 
 
-def _agent(described: Mapping[str, Any], archive: Archive, trusted: bool) -> AgentSpec:
+def _build_agent_spec(described: Mapping[str, Any], archive: Archive, trusted: bool) -> AgentSpec:
     """The agent that a record describes, with its policy from the archive."""
-    spec = AgentSpec.from_mapping(described, trusted)
+    spec = AgentSpec.from_record(described, trusted)
     policy_id = spec.policy_id
     if policy_id is None:
         return spec
     spec = replace(spec, policy_id=None)
-    own = next((own for own in as_written("agent").values() if own.get("_target_") == spec.target), {})
-    found = with_policy(spec, own, archive.root) if any(each in spec.params for each in POLICY_PARAMETERS) else spec
+    own = next((own for own in load_raw_options("agent").values() if own.get("_target_") == spec.target), {})
+    found = attach_policy(spec, own, archive.root) if any(each in spec.params for each in POLICY_PARAMETERS) else spec
     return replace(found, policy_id=policy_id)
 
 
-def show_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int:
+def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int:
     """``replay``, and print what came of it; returns the exit code. Raises as ``replay`` does."""
-    with interruptible() as stop, progress_bar("playing again", "games") as bar:
-        record, replayed, other_code = replay(root, run_id, threads, trusted, stop, bar)
+    with stop_on_signal() as stop, show_progress_bar("playing again", "games") as bar:
+        record, replayed, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
     if other_code:
         print_note(f"the run was played by other code ({other_code})")
     if replayed.difference:
         labels = " against ".join(record.pairings[replayed.difference.pairing])
-        name = game_name(run_id, replayed.difference.game_id)
+        name = format_game_name(run_id, replayed.difference.game_id)
         print_line(
             f"differs: run {run_id}, {labels}, {replayed.difference.change}; the first game that differs is {name}"
         )

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from analytics import open_archive
 from analytics.questions import comparison, ratings
-from analytics.questions.head_to_head import HeadToHead, head_to_head
+from analytics.questions.head_to_head import HeadToHead, compute_head_to_head
 from analytics.questions.selection import GameFilter
-from runners.config.agents import stored_label
+from runners.config.agents import find_stored_label
 from runners.terminal import console
 from runners.terminal.files import TableOutput
-from runners.terminal.results import show_head_to_head, show_ratings
-from runners.terminal.tables import write
+from runners.terminal.results import print_head_to_head, print_ratings
+from runners.terminal.tables import output_frame
 
 
 class RatingOptions(NamedTuple):
@@ -25,43 +25,43 @@ class RatingOptions(NamedTuple):
     samples: int
 
 
-def rate(root: PurePath, games: GameFilter, options: RatingOptions, table: TableOutput) -> None:
+def output_ratings(root: PurePath, games: GameFilter, options: RatingOptions, table: TableOutput) -> None:
     """Print or write the ratings of all agents in the chosen games. Raises as ``head_to_head`` and ``rate`` do."""
-    met, anchor = _met(root, games), stored_label(root, options.anchor)
-    found = ratings.rate(met.tallies, anchor, options.anchor_elo, samples=options.samples, shared=met.shared)
+    met, anchor = _load_head_to_head(root, games), find_stored_label(root, options.anchor)
+    found = ratings.fit_ratings(met.tallies, anchor, options.anchor_elo, samples=options.samples, shared=met.shared)
     if table.is_printed:
-        show_ratings(met, found, anchor, options.anchor_elo, table.wide)
+        print_ratings(met, found, anchor, options.anchor_elo, table.wide)
     else:
-        write(found.frame(), table)
+        output_frame(found.to_frame(), table)
         for line in found.unrated:
             console.print_note(line)
 
 
-def crosstable(root: PurePath, games: GameFilter, by_seat: bool, table: TableOutput) -> None:
+def output_crosstable(root: PurePath, games: GameFilter, by_seat: bool, table: TableOutput) -> None:
     """Print or write the results of every two agents in the chosen games. Raises as ``head_to_head`` does."""
-    met = _met(root, games)
+    met = _load_head_to_head(root, games)
     if table.is_printed:
-        show_head_to_head(met, by_seat, table.wide)
+        print_head_to_head(met, by_seat, table.wide)
     else:
-        write(met.frame(by_seat), table)
+        output_frame(met.to_frame(by_seat), table)
 
 
-def compare(root: PurePath, runs: Sequence[str], table: TableOutput) -> None:
+def output_run_comparison(root: PurePath, runs: Sequence[str], table: TableOutput) -> None:
     """Print or write the differences of runs from the first of them. Raises as ``comparison.compare`` does."""
     with open_archive(root) as opened:
-        found = comparison.compare(opened, runs)
+        found = comparison.compare_runs(opened, runs)
     if table.is_printed:
-        console.show(found.tables, wide=table.wide)
+        console.print_tables(found.tables, wide=table.wide)
     else:
-        write(found.results, table)
-    for line in found.renamed:
+        output_frame(found.results, table)
+    for line in found.matched_agents:
         console.print_note(line)
 
 
-def _met(root: PurePath, games: GameFilter) -> HeadToHead:
+def _load_head_to_head(root: PurePath, games: GameFilter) -> HeadToHead:
     """The results of every two agents; their warnings are printed."""
     with open_archive(root) as opened:
-        met = head_to_head(opened, games)
+        met = compute_head_to_head(opened, games)
     for note in met.notes:
         console.print_note(note)
     return met

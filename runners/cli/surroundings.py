@@ -11,7 +11,7 @@ from typing import IO, cast
 
 import typer
 
-OUTPUT = "a file or the output cannot be written"  # the system does not say which
+OUTPUT_FAILURE = "a file or the output cannot be written"  # the system does not say which
 REMEDIES = {
     errno.ENOSPC: "free some space, or write somewhere else",
     errno.EDQUOT: "free some of your quota, or write somewhere else",
@@ -29,7 +29,7 @@ REMEDIES = {
     errno.EAGAIN: "end other programs, or raise the limit on processes ('ulimit -u')",
     errno.ENOMEM: "end other programs, or ask for less",
 }
-OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # which say nothing without the name of a file
+OUTPUT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # which say nothing without the name of a file
 
 
 def open_closed_streams() -> None:
@@ -69,7 +69,7 @@ def explain_system_error(error: BaseException) -> str | None:
     reason = os.strerror(error.errno).lower()
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {reason}: {remedy}"
-    return f"{OUTPUT}: {reason}: {remedy}" if error.errno in OF_OUTPUT else None
+    return f"{OUTPUT_FAILURE}: {reason}: {remedy}" if error.errno in OUTPUT_ERRNOS else None
 
 
 def flush_output() -> None:

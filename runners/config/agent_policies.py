@@ -17,16 +17,22 @@ from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import AgentSpec
-from runners.config.options import as_written, declared_files, flat, names, parameters_of
+from runners.config.options import (
+    find_declared_files,
+    flatten_settings,
+    list_options,
+    load_raw_options,
+    select_parameters,
+)
 
 ANY = "any"  # the kind in ``reads`` that stands for all others
-MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
+MAX_LISTED_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 
 
 @dataclass(frozen=True)
-class Reader:
+class PolicyReader:
     """An agent that plays by policies, as its yaml says."""
 
     name: str
@@ -43,13 +49,17 @@ class Reader:
         return self.settings.get("default_player") is True
 
 
-def readers() -> list[Reader]:
+def list_policy_readers() -> list[PolicyReader]:
     """All agents whose yaml says what they read, default players first."""
-    found = [Reader(name, _kinds(name, own), own) for name, own in as_written("agent").items() if "reads" in own]
+    found = [
+        PolicyReader(name, _parse_policy_kinds(name, own), own)
+        for name, own in load_raw_options("agent").items()
+        if "reads" in own
+    ]
     return sorted(found, key=lambda reader: (reader.plays_any, not reader.is_default, reader.name))
 
 
-def _kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """The kinds of policies that an agent's yaml says it reads."""
     kinds = settings.get("reads", [])
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
@@ -57,58 +67,58 @@ def _kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def readers_of(kind: str) -> list[str]:
+def list_reader_names(kind: str) -> list[str]:
     """The agents that play policies of a kind, its default player first."""
-    known = readers()
+    known = list_policy_readers()
     if not any(kind in reader.kinds for reader in known):
         return []
     return [reader.name for reader in known if kind in reader.kinds or reader.plays_any]
 
 
-def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> AgentSpec:
+def attach_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> AgentSpec:
     """The agent with the policy that one of its ``POLICY_PARAMETERS`` names; ``own`` is what its yaml says.
 
     A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
     genes replace the agent's own. Raises ``RequestError`` for a policy that the archive at ``root`` does not have or
     that is damaged, of a kind that the agent does not read, and for a genome that does not fit.
     """
-    takes = agent.policy_parameter()
-    wanted = _text(agent.label, takes or "policy", agent.params[takes or "policy"])
+    takes = agent.find_policy_parameter()
+    wanted = _parse_policy_name(agent.label, takes or "policy", agent.params[takes or "policy"])
     params = {key: value for key, value in agent.params.items() if takes or key != "policy"}
     if wanted is None:
         return replace(agent, params=params)
     from analytics.store import policy_store  # most runs need none
 
     card, policy = policy_store.read(Archive.open(root), wanted)
-    kinds = _kinds(agent.label, own) or (() if takes else (GENOME,))
+    kinds = _parse_policy_kinds(agent.label, own) or (() if takes else (GENOME,))
     named = replace(agent, params=params | {takes: wanted} if takes else params, policy_id=card.policy_id)
     if ANY in kinds and policy.kind not in kinds:
-        usual = parameters_of(own)
+        usual = select_parameters(own)
         given = {key: value for key, value in params.items() if value != usual.get(key)}
-        return replace(named, policy=policy, player=default_player(policy, card.name, given, agent.trusted))
+        return replace(named, policy=policy, player=find_default_player(policy, card.name, given, agent.trusted))
     if kinds and policy.kind not in kinds:
         raise RequestError(
             f"agent '{agent.label}' plays by policies of kind {' or '.join(map(repr, kinds))}, and policy "
-            f"'{card.name}' is of kind '{policy.kind}', which {_listed(readers_of(policy.kind))}"
+            f"'{card.name}' is of kind '{policy.kind}', which {_format_readers(list_reader_names(policy.kind))}"
         )
     if takes:
         return replace(named, policy=policy)
-    _check_genome(agent, parameters_of(own), card.name, policy)
+    _check_genome(agent, select_parameters(own), card.name, policy)
     return replace(named, params=params | dict(policy.parameters))
 
 
-def _listed(agents: Sequence[str]) -> str:
+def _format_readers(agents: Sequence[str]) -> str:
     """The end of a sentence on which agents read something."""
     several = ", ".join(agents[:-1])
     return f"{several} and {agents[-1]} read" if several else f"{agents[0]} reads" if agents else "no agent reads"
 
 
-def player_of(policy: Policy) -> Agent:
+def build_policy_agent(policy: Policy) -> Agent:
     """The agent that plays by a policy in memory: that of the first reader, which may be the agent that reads any."""
-    return default_player(policy, policy.kind, trusted=True).build()
+    return find_default_player(policy, policy.kind, trusted=True).build()
 
 
-def default_player(
+def find_default_player(
     policy: Policy, name: str, given: Mapping[str, Any] = MappingProxyType({}), trusted: bool = False
 ) -> AgentSpec:
     """The default player of a policy's kind, with the policy; ``name`` is the policy's.
@@ -116,16 +126,16 @@ def default_player(
     Those of the parameters ``given`` that it has too are its own, all others are as its yaml says. Raises
     ``RequestError`` for a kind that no agent reads, or several do by default, and for genes that no agent has.
     """
-    known = readers()
+    known = list_policy_readers()
     players = [each for each in known if policy.kind in each.kinds and (each.is_default or each.plays_any)]
     if not players:
         kinds = [kind for each in known for kind in each.kinds if kind != ANY]
         raise RequestError(
-            f"policy '{name}' is of kind '{policy.kind}', which no agent plays by default{nearest(policy.kind, kinds)}"
+            f"policy '{name}' is of kind '{policy.kind}', which no agent plays by default{describe_valid_names(policy.kind, kinds)}"
         )
     if policy.kind == GENOME:
         genes = set(policy.parameters)
-        players = [each for each in players if genes <= set(_genes(parameters_of(each.settings)))][:1]
+        players = [each for each in players if genes <= set(_list_genes(select_parameters(each.settings)))][:1]
         if not players:
             raise RequestError(f"policy '{name}' has genes that no agent has: {', '.join(policy.parameters)}")
     if len(players) > 1:
@@ -134,27 +144,27 @@ def default_player(
             f"policy '{name}' is of kind '{policy.kind}', whose default players are {several}: "
             "name one of them as the agent"
         )
-    return _playing(players[0], policy, given, trusted)
+    return _build_player_spec(players[0], policy, given, trusted)
 
 
-def _playing(reader: Reader, policy: Policy, given: Mapping[str, Any], trusted: bool) -> AgentSpec:
+def _build_player_spec(reader: PolicyReader, policy: Policy, given: Mapping[str, Any], trusted: bool) -> AgentSpec:
     """A reader with a policy, the parameters ``given`` that it has, and otherwise as its yaml says."""
-    params = parameters_of(reader.settings)
-    target, files = str(reader.settings.get("_target_")), declared_files(reader.name, reader.settings)
+    params = select_parameters(reader.settings)
+    target, files = str(reader.settings.get("_target_")), find_declared_files(reader.name, reader.settings)
     spec = AgentSpec(reader.name, target, params, policy=policy, files=files, trusted=trusted)
-    if takes := spec.policy_parameter():
+    if takes := spec.find_policy_parameter():
         own = {key: value for key, value in given.items() if key in params and key != takes}
         return replace(spec, params=params | own)
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
     return replace(spec, params=genes, policy=None)
 
 
-def _genes(params: Mapping[str, Any]) -> list[str]:
+def _list_genes(params: Mapping[str, Any]) -> list[str]:
     """An agent's genes: those of its parameters that are real numbers in its yaml."""
     return [name for name, value in params.items() if isinstance(value, float)]
 
 
-def _text(label: str, key: str, value: Any) -> str | None:
+def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
     """The name or id in a parameter; Hydra reads an id of digits alone as a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
@@ -165,10 +175,12 @@ def _text(label: str, key: str, value: Any) -> str | None:
 
 def _check_genome(agent: AgentSpec, own: Mapping[str, Any], name: str, policy: Policy) -> None:
     """Raises ``RequestError`` unless the genome has exactly the agent's genes, and none of these is set too."""
-    genes = _genes(own)
+    genes = _list_genes(own)
     for gene in policy.parameters:
         if gene not in genes:
-            raise RequestError(f"agent '{agent.label}' has no gene {gene!r} of policy '{name}'{nearest(gene, genes)}")
+            raise RequestError(
+                f"agent '{agent.label}' has no gene {gene!r} of policy '{name}'{describe_valid_names(gene, genes)}"
+            )
     for gene in genes:
         if gene not in policy.parameters:
             raise RequestError(
@@ -182,16 +194,16 @@ def _check_genome(agent: AgentSpec, own: Mapping[str, Any], name: str, policy: P
             )
 
 
-def untrained(agents: Iterable[AgentSpec]) -> Iterator[str]:
+def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
     """A note for the user on each agent that could play by a policy and has none."""
     for agent in agents:
         if agent.params.get("policy", "") is None:
-            yield f"{agent.label} has no policy: it plays untrained; qarena {_maker(agent)} makes one"
+            yield f"{agent.label} has no policy: it plays untrained; qarena {_find_training_command(agent)} makes one"
 
 
-def _maker(agent: AgentSpec) -> str:
+def _find_training_command(agent: AgentSpec) -> str:
     """The command that makes a policy for an agent: by the trainer named like a reader of the same kind, if any."""
-    known, trainers = readers(), names("trainer")
+    known, trainers = list_policy_readers(), list_options("trainer")
     kinds = next((reader.kinds for reader in known if reader.settings.get("_target_") == agent.target), None)
     if kinds is None:
         return "train"
@@ -199,24 +211,24 @@ def _maker(agent: AgentSpec) -> str:
     return f"train trainer={trained[0]}" if trained else "policy build"
 
 
-def description(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
+def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
     """Everything on a policy's card, as names and texts."""
     learned = card.learned
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
-    files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in stored]
-    how, maker = made_by(card)
-    more = len(learned["run_ids"]) - MOST_RUNS
+    files = [f"{name}, {file.bytes:,} bytes" + _format_row_count(file.rows) for name, file in stored]
+    how, maker = describe_policy_origin(card)
+    more = len(learned["run_ids"]) - MAX_LISTED_RUNS
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
-        ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'no agent'}"),
+        ("kind", f"{card.kind}, read by {', '.join(list_reader_names(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
         (how, maker if card.is_imported else f"{maker}, {learned['games']:,} games"),
         *([("where", str(learned["where"]))] if "where" in learned else []),
-        *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
-        *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
+        *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flatten_settings(own)),
+        *(("run", run_id) for run_id in learned["run_ids"][:MAX_LISTED_RUNS]),
         *([("", f"and {more} more runs")] if more > 0 else []),
         ("command", str(learned.get("command", ""))),
         ("created", card.created),
@@ -227,7 +239,7 @@ def description(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
     ]
 
 
-def made_by(card: PolicyCard) -> tuple[str, str]:
+def describe_policy_origin(card: PolicyCard) -> tuple[str, str]:
     """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it.
 
     For one that was learned elsewhere 'imported from', and the file.
@@ -242,5 +254,5 @@ def made_by(card: PolicyCard) -> tuple[str, str]:
     return "trainer", f"{learned['trainer']}, seed {learned['seed']}{derived}"
 
 
-def _rows(rows: int | None) -> str:
+def _format_row_count(rows: int | None) -> str:
     return "" if rows is None else f", {rows:,} rows"

@@ -11,85 +11,85 @@ from agents.base.agent import AgentLimits
 from analytics import DEFAULT_ARCHIVE
 from analytics.store.archive import Archive
 from analytics.store.records import LABEL
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import (
     AGENT_PARAMETERS,
     POLICY_PARAMETERS,
     AgentSpec,
-    label_of,
-    last_parts,
-    target_of,
+    find_target,
+    format_label,
+    shorten_paths,
 )
 from runners.config.labels import parse_value, split_label
 from runners.config.options import (
-    LIMITS,
-    NOT_PARAMETERS,
-    declared_files,
-    parameters_of,
-    settings_of,
+    LIMIT_KEYS,
+    NON_PARAMETER_KEYS,
+    find_declared_files,
+    load_option,
+    select_parameters,
 )
 
 
 def load_agent(name: str) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml``."""
-    return _agent(name, {}, DEFAULT_ARCHIVE, trusted=True)
+    return _agent_from_yaml(name, {}, DEFAULT_ARCHIVE, trusted=True)
 
 
-def agent_named(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
+def agent_from_label(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
     """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
 
     Policies are those of the archive at ``root``. ``trusted``: the user typed the label; otherwise the agent is refused
     when it is built, if it would run other people's code. Raises ``RequestError`` for an agent or a parameter that does
     not exist, and for a value that cannot be read.
     """
-    return _agent(*parse_label(text, "agent"), root, trusted, (*LIMITS, "name") if trusted else ())
+    return _agent_from_yaml(*parse_label(text, "agent"), root, trusted, (*LIMIT_KEYS, "name") if trusted else ())
 
 
-def usual_label(text: str) -> str:
+def normalise_label(text: str) -> str:
     """The label in archives of an agent that ``text`` describes: it names no parameter that has its default.
 
     A text that describes no agent of a yaml stays as it is.
     """
     with suppress(RequestError):  # a label of other code, or of a training
         name, settings = parse_label(text, "agent")
-        own = settings_of("agent", name)
-        usual = parameters_of(own)
-        return label_of(name, last_parts({**usual, **settings}, tuple(own.get("paths") or ())), usual)
+        own = load_option("agent", name)
+        usual = select_parameters(own)
+        return format_label(name, shorten_paths({**usual, **settings}, tuple(own.get("paths") or ())), usual)
     return text
 
 
-def stored_label(root: PurePath, agent: str | None) -> str | None:
+def find_stored_label(root: PurePath, agent: str | None) -> str | None:
     """The label in the archive at ``root`` of an agent that may be named with defaults, ``mcts(iterations=200)``."""
     if agent is None or "(" not in agent:
         return agent
-    known = any(agent in record.labels for record in Archive.open(root).runs())
-    return agent if known else usual_label(agent)
+    known = any(agent in record.labels for record in Archive.open(root).load_runs())
+    return agent if known else normalise_label(agent)
 
 
-def agent_of(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
+def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
     """The agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
     Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
     ``trusted`` is as for ``agent_named``.
     """
     if isinstance(entry, str):
-        return agent_named(entry, root, trusted)
+        return agent_from_label(entry, root, trusted)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(name): value for name, value in entry.items() if name != "agent"}
-        others = [key for key in NOT_PARAMETERS if trusted or key != "_target_"]  # else data would choose the class
-        return _agent(entry["agent"], settings, root, trusted, others)
+        others = [key for key in NON_PARAMETER_KEYS if trusted or key != "_target_"]  # else data would choose the class
+        return _agent_from_yaml(entry["agent"], settings, root, trusted, others)
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
-def _agent(
+def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, others: Sequence[str] = ()
 ) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
-    own = settings_of("agent", name)
-    valid = parameters_of(own)
+    own = load_option("agent", name)
+    valid = select_parameters(own)
     for key in settings:
         if key not in (*valid, *others):
-            raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{nearest(key, valid)}")
+            raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{describe_valid_names(key, valid)}")
     return agent_from_settings(name, {**own, **settings}, own, root, trusted)
 
 
@@ -100,26 +100,26 @@ def agent_from_settings(
 
     Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_named``.
     """
-    target = target_of(f"agent '{name}'", settings)
-    params, own_params = parameters_of(settings), parameters_of(own)
+    target = find_target(f"agent '{name}'", settings)
+    params, own_params = select_parameters(settings), select_parameters(own)
     paths = tuple(own.get("paths") or ())
     # The class is compared too, so that a label shows if another one plays.
-    shown, usual = last_parts(params, paths) | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
-    label = settings.get("name") or label_of(name, shown, usual)
+    shown, usual = shorten_paths(params, paths) | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
+    label = settings.get("name") or format_label(name, shown, usual)
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
-    described = {key: _described(key, value, root) for key, value in params.items()}
-    limits = AgentLimits.of(f"agent '{name}'", settings)
-    files = declared_files(name, settings)
+    described = {key: _expand_agent_parameter(key, value, root) for key, value in params.items()}
+    limits = AgentLimits.from_mapping(f"agent '{name}'", settings)
+    files = find_declared_files(name, settings)
     for key in AGENT_PARAMETERS:
         if isinstance(params.get(key), str):
-            files |= agent_named(params[key], root).files
+            files |= agent_from_label(params[key], root).files
     spec = AgentSpec(label, target, described, limits=limits, files=files, paths=paths, trusted=trusted)
     if "policy" not in params and not ("reads" in own and any(each in params for each in POLICY_PARAMETERS)):
         return spec
-    from runners.config.agent_policies import with_policy  # most runs need none
+    from runners.config.agent_policies import attach_policy  # most runs need none
 
-    return with_policy(spec, own, root)
+    return attach_policy(spec, own, root)
 
 
 def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
@@ -129,18 +129,18 @@ def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
     """
     name, parameters = split_label(text, what)
     shown = f"{what} {text!r}"
-    return name, {key: _value(shown, key, value) for key, value in parameters}
+    return name, {key: _parse_parameter(shown, key, value) for key, value in parameters}
 
 
-def _value(what: str, key: str, text: str) -> Any:
+def _parse_parameter(what: str, key: str, text: str) -> Any:
     """The value of a parameter. A label of an agent stays a text: its own values are read where it is built."""
     return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_value(what, f"{key}={text}")
 
 
-def _described(key: str, value: Any, root: PurePath) -> Any:
+def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:
     """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
     if key not in AGENT_PARAMETERS or value is None:
         return value
     if not isinstance(value, str):  # a mapping could name a class that no yaml names
         raise RequestError(f"{key}={value!r} is not an agent's label, NAME or NAME(parameter=value,…)")
-    return agent_named(value, root).as_mapping()
+    return agent_from_label(value, root).to_record()

@@ -18,11 +18,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from analytics import archive_option, open_archive
-from analytics.questions.columns import ResultColumn, column, pairing_columns, percent, seats_explained
+from analytics import format_archive_option, open_archive
+from analytics.questions.columns import ResultColumn, describe_seats, format_percent, number_column, pairing_columns
 from quarto.errors import RequestError
-from runners.config.objectives import Objective, Target, objective_of
-from runners.config.options import plain
+from runners.config.objectives import Objective, SweepTarget, build_objective
+from runners.config.options import to_plain_dict
 from runners.config.schemas import RunConfig, check_values
 from runners.hosting import interruption
 from runners.terminal import console
@@ -30,23 +30,23 @@ from runners.terminal import console
 if TYPE_CHECKING:
     from analytics.questions.pairings import PairingResult
     from runners.arena.experiment import Experiment
-    from runners.arena.playing import Outcome
-    from runners.arena.request import Request
+    from runners.arena.playing import RunOutcome
+    from runners.arena.request import RunRequest
 
 # Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
 # name of this launch's output folders, which must differ between two launches in the same second.
-COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
-DEFAULT = "score"  # the objective of conf/run.yaml
+COMMAND_VARIABLE, LAUNCH_VARIABLE = "QARENA_COMMAND", "QARENA_LAUNCH"
+DEFAULT_OBJECTIVE = "score"  # the objective of conf/run.yaml
 
 
-class OneLine(logging.Formatter):
+class OneLineFormatter(logging.Formatter):
     """Formats log records without tracebacks, which are in the job's log file."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {record.getMessage()}"
 
 
-class JobLines(logging.Filter):
+class JobLogFilter(logging.Filter):
     """Lets the messages of Hydra pass, the lines with which launchers name their jobs, and warnings of all others."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -55,30 +55,30 @@ class JobLines(logging.Filter):
         return record.name.startswith("hydra.") or record.levelno >= logging.WARNING
 
 
-class Judgement(NamedTuple):
+class ObjectiveValue(NamedTuple):
     """The value of a job, as its record has it."""
 
     objective: str  # its name
     value: float
 
 
-class Finished(NamedTuple):
+class CommandOutcome(NamedTuple):
     """The outcome of a request."""
 
     run_id: str | None
     show: Callable[[], None]
     interrupted: bool = False  # it is not complete
     stopped: bool = False  # because the user asked to
-    judgement: Judgement | None = None  # for sweepers that optimise
+    objective_value: ObjectiveValue | None = None  # for sweepers that optimise
     columns: Sequence[ResultColumn] = ()  # of its rows in the table of a sweep
     notes: Sequence[str] = ()  # what to know about these rows
     exit_code: int = 0  # of a single request that is not interrupted
 
 
-Work = Callable[[], Finished]  # carries out a request that is ready
+PreparedRequest = Callable[[], CommandOutcome]  # carries out a request that is ready
 
 
-def one_row(texts: Mapping[str, str]) -> list[ResultColumn]:
+def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
     """The columns of an outcome that is one row in the table of a sweep."""
     return [ResultColumn(heading, [text], right=not text[:1].isalpha()) for heading, text in texts.items()]
 
@@ -89,20 +89,20 @@ class Application(ABC):
     It has no state: launchers that use other processes pickle it.
     """
 
-    config: ClassVar[str]  # the yaml in conf/
+    config_name: ClassVar[str]  # the yaml in conf/
     schema: ClassVar[type[Any]]  # the dataclass of its keys
-    judged_by: ClassVar[Target | None] = None  # the value that its jobs return
-    view: ClassVar[str] = ""  # whose view the table of a sweep takes
+    default_target: ClassVar[SweepTarget | None] = None  # the value that its jobs return
+    table_subtitle: ClassVar[str] = ""  # whose view the table of a sweep takes
 
     @abstractmethod
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         """Get ready, given a configuration that the schema allows. Raises ``ArenaError`` if it cannot be done."""
 
-    def games(self, cfg: DictConfig) -> int:
+    def count_requested_games(self, cfg: DictConfig) -> int:
         """The games that a job of a sweep asks for, of each pairing."""
         return int(cfg.get("games", 0))
 
-    def check(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
+    def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
         """Raises ``RequestError`` for a setting that no job of a sweep could have, before the first one begins."""
         from analytics.store.records import SWEEP_ID
 
@@ -111,14 +111,14 @@ class Application(ABC):
             allowed = "at most 64 letters, digits, '_', '.', '-' and '=', the first a letter or a digit"
             raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
-    def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target | None:  # noqa: ARG002
+    def build_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
         """The value that jobs return, given the configuration of the first; None: they return none.
 
         Raises ``RequestError`` if that cannot be the value of any job.
         """
-        return self.judged_by
+        return self.default_target
 
-    def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
+    def check_and_prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         """Check the configuration by the schema and ``prepare`` it."""
         check_values(cfg, self.schema)
         return self.prepare(cfg, hydra_cfg)
@@ -127,97 +127,100 @@ class Application(ABC):
 class RunApplication(Application):
     """Plays a match or a tournament."""
 
-    config = "run"
+    config_name = "run"
     schema = RunConfig
-    view = "the first agent's view; win, draw and loss in %"
+    table_subtitle = "the first agent's view; win, draw and loss in %"
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
-        from runners.arena.experiment import prepare
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+        from runners.arena.experiment import prepare_experiment
 
-        request, objective = _request(cfg, hydra_cfg), _objective(cfg, hydra_cfg)
+        request, objective = _build_request(cfg, hydra_cfg), _build_objective(cfg, hydra_cfg)
         objective.check(request.spec)
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
-            objective.probe(request.spec)
-        experiment = prepare(request)
-        return lambda: _played(experiment, objective)
+            objective.check_duration(request.spec)
+        experiment = prepare_experiment(request)
+        return lambda: _play_experiment(experiment, objective)
 
-    def check(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
-        super().check(cfg, hydra_cfg)
-        for agent in _request(cfg, hydra_cfg).spec.agents:
-            if not (agent.limits.any or agent.runs_programs):  # which would start a process
+    def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
+        super().check_sweep_job(cfg, hydra_cfg)
+        for agent in _build_request(cfg, hydra_cfg).spec.agents:
+            if not (agent.limits.is_limited or agent.runs_programs):  # which would start a process
                 agent.build()
 
-    def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target:
-        objective, spec = _objective(cfg, hydra_cfg), _request(cfg, hydra_cfg).spec
+    def build_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget:
+        objective, spec = _build_objective(cfg, hydra_cfg), _build_request(cfg, hydra_cfg).spec
         objective.check(spec)
-        objective.probe(spec)
-        return Target(objective.heading, objective.direction, objective.text)
+        objective.check_duration(spec)
+        return SweepTarget(objective.heading, objective.direction, objective.format_value)
 
 
-def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
-    from runners.config.requests import request_of
+def _build_request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> RunRequest:
+    from runners.config.requests import build_request
 
-    return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
-
-
-def _objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Objective:
-    return objective_of(plain(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
+    return build_request(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
-def _played(experiment: Experiment, objective: Objective) -> Finished:
+def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Objective:
+    return build_objective(to_plain_dict(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
+
+
+def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOutcome:
     """The outcome of an experiment that was ready."""
-    from runners.arena.playing import carry_out
+    from runners.arena.playing import execute_experiment
 
     request, running = experiment.request, HydraConfig.get()
     log = Path(running.runtime.output_dir) / f"{running.job.name}.log"
     for note in request.notes:
         console.print_note(note)
-    with interruption.interruptible() as stop, console.progress_bar("playing", "games", request.progress) as progress:
-        outcome = carry_out(experiment, typed_command(), stop, progress)
+    with (
+        interruption.stop_on_signal() as stop,
+        console.show_progress_bar("playing", "games", request.progress) as progress,
+    ):
+        outcome = execute_experiment(experiment, read_typed_command(), stop, progress)
     value = None if outcome.interrupted else objective.value(experiment, outcome.results)
 
-    def show() -> None:
-        show_outcome(outcome, log)
-        if value is not None and objective.heading != DEFAULT:  # which is in the tables anyway
-            console.print_line(f"Objective: {objective.heading}: {objective.text(value)}")
+    def print_tables_and_objective() -> None:
+        print_outcome(outcome, log)
+        if value is not None and objective.heading != DEFAULT_OBJECTIVE:  # which is in the tables anyway
+            console.print_line(f"Objective: {objective.heading}: {objective.format_value(value)}")
 
-    return Finished(
+    return CommandOutcome(
         run_id=outcome.run_id,
-        show=show,
+        show=print_tables_and_objective,
         interrupted=outcome.interrupted,
         stopped=outcome.stopped,
-        judgement=None if value is None else Judgement(objective.name, value),
-        columns=_columns(outcome, objective, value),
-        notes=_notes(request, outcome),
+        objective_value=None if value is None else ObjectiveValue(objective.name, value),
+        columns=_build_sweep_columns(outcome, objective, value),
+        notes=_list_table_notes(request, outcome),
     )
 
 
-def _notes(request: Request, outcome: Outcome) -> list[str]:
+def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
     """What a reader of a run's rows in the table of a sweep should know."""
-    from runners.terminal.results import MOST_ROWS
+    from runners.terminal.results import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
     if any(result.games > games for result in outcome.results):
         notes.append(f"asked for {games:,} games a pairing; its run holds more, and all are counted")
-    if pairings > MOST_ROWS:
-        notes.append(f"has {pairings:,} pairings, of which the first {MOST_ROWS} are shown")
+    if pairings > MAX_ROWS:
+        notes.append(f"has {pairings:,} pairings, of which the first {MAX_ROWS} are shown")
     return notes
 
 
-def _columns(outcome: Outcome, objective: Objective, value: float | None) -> list[ResultColumn]:
+def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
     """The first pairings as a sweep shows them; the value of the objective stands in the first row."""
-    from runners.terminal.results import MOST_ROWS
+    from runners.terminal.results import MAX_ROWS
 
-    first = outcome.results[:MOST_ROWS]
+    first = outcome.results[:MAX_ROWS]
     if not first:
         return []
-    columns = _pairings(first)
+    columns = _build_pairing_columns(first)
     if value is not None:
-        columns.append(ResultColumn(objective.heading, [objective.text(value), *[""] * (len(first) - 1)]))
+        columns.append(ResultColumn(objective.heading, [objective.format_value(value), *[""] * (len(first) - 1)]))
     return columns
 
 
-def _pairings(found: Sequence[PairingResult]) -> list[ResultColumn]:
+def _build_pairing_columns(found: Sequence[PairingResult]) -> list[ResultColumn]:
     from analytics.questions.pairings import pairings_frame
 
     return pairing_columns(pairings_frame(found), with_scores=False)
@@ -226,7 +229,7 @@ def _pairings(found: Sequence[PairingResult]) -> list[ResultColumn]:
 # A run in the terminal.
 
 # What to ask about the games of a run; the condition on it goes into the braces.
-QUESTIONS = (
+SUGGESTED_QUERIES = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
     (
         "SELECT agent, cell_name(cell) AS first_cell, sum(games) AS games, sum(wins) / sum(games) AS win_rate "
@@ -236,38 +239,38 @@ QUESTIONS = (
 )
 
 
-def show_outcome(outcome: Outcome, log: Path) -> None:
+def print_outcome(outcome: RunOutcome, log: Path) -> None:
     """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
         return
     if len(outcome.results) > 1:
-        from analytics.questions.pairings import crosstable
-        from runners.terminal.results import ALL, show_crosstable
+        from analytics.questions.pairings import build_crosstable
+        from runners.terminal.results import ALL_ROWS_HINT, print_crosstable
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)
-        command = f"{console.program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
-        show_crosstable(crosstable(outcome.results), intervals=not shared, how=f"{command} {ALL}")
+        command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
+        print_crosstable(build_crosstable(outcome.results), intervals=not shared, how=f"{command} {ALL_ROWS_HINT}")
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
-    _show_pairings(outcome)
+    _print_pairings(outcome)
     if any(each.tally.is_uniform for each in outcome.results):
-        from analytics.questions.selection import repeated_games
+        from analytics.questions.selection import describe_repeated_games
 
         with open_archive(outcome.root) as opened:
-            for note in repeated_games(opened, [outcome.run_id]):
+            for note in describe_repeated_games(opened, [outcome.run_id]):
                 console.print_note(note)
-    console.print_line(_summary(outcome))
+    console.print_line(_format_summary(outcome))
     if not outcome.interrupted:
         console.print_line("Ask the archive:")
-        for question in QUESTIONS:
+        for question in SUGGESTED_QUERIES:
             of_run = question.format(f"run_id = '{outcome.run_id}'")
-            console.print_line(f"  {console.sql_command(of_run, outcome.root)}")
-    _show_forfeits(outcome, log)
+            console.print_line(f"  {console.format_sql_command(of_run, outcome.root)}")
+    _print_forfeits(outcome, log)
 
 
-def _show_forfeits(outcome: Outcome, log: Path) -> None:
+def _print_forfeits(outcome: RunOutcome, log: Path) -> None:
     """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
     for line in outcome.misbehaviour:
         console.print_note(line)
@@ -278,39 +281,45 @@ def _show_forfeits(outcome: Outcome, log: Path) -> None:
         console.print_note("; ".join(told))
 
 
-def _summary(outcome: Outcome) -> str:
+def _format_summary(outcome: RunOutcome) -> str:
     total = sum(result.games for result in outcome.results)
     where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
-    return f"{console.speed(outcome.played, outcome.seconds)}; {where}."
+    return f"{console.format_speed(outcome.played, outcome.seconds)}; {where}."
 
 
-def _show_pairings(outcome: Outcome) -> None:
+def _print_pairings(outcome: RunOutcome) -> None:
     """Print the first pairings of a run, and how to see all of them."""
-    from runners.terminal.results import ALL, MOST_ROWS, note_left_out
+    from runners.terminal.results import ALL_ROWS_HINT, MAX_ROWS, print_row_limit_note
 
-    found = outcome.results[:MOST_ROWS]
+    found = outcome.results[:MAX_ROWS]
     seats = [
-        column(
+        number_column(
             f"win in seat {seat}",
-            [row[2] / max(1, sum(row)) for row in (each.in_seat(seat) for each in found)],
-            percent,
+            [row[2] / max(1, sum(row)) for row in (each.results_in_seat(seat) for each in found)],
+            format_percent,
             7,
         )
         for seat in (0, 1)
     ]
-    plies = column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
-    console.show([console.tabulated([*_pairings(found), *seats, plies], "Pairings (the first agent's view, in %)")])
-    command = f"{console.program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
-    note_left_out(len(outcome.results), "pairings", f"{command} {ALL}")
-    console.print_line(seats_explained(outcome.mover_chooses))
+    plies = number_column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
+    console.print_tables(
+        [
+            console.build_table(
+                [*_build_pairing_columns(found), *seats, plies], "Pairings (the first agent's view, in %)"
+            )
+        ]
+    )
+    command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
+    print_row_limit_note(len(outcome.results), "pairings", f"{command} {ALL_ROWS_HINT}")
+    console.print_line(describe_seats(outcome.mover_chooses))
 
 
 RUN = RunApplication()
 
 
-def where_typed() -> AbstractContextManager[None]:
+def enter_launch_folder() -> AbstractContextManager[None]:
     """Be in the folder in which the command was typed, inside the context: all paths are relative to it.
 
     Hydra's tasks may be elsewhere: launchers start processes, and ``hydra.job.chdir=true`` names the output folder.
@@ -318,12 +327,12 @@ def where_typed() -> AbstractContextManager[None]:
     return chdir(HydraConfig.get().runtime.cwd)
 
 
-def typed_command() -> str:
+def read_typed_command() -> str:
     """The command as it was typed."""
-    return f"qarena {os.environ[COMMAND]}"
+    return f"qarena {os.environ[COMMAND_VARIABLE]}"
 
 
-def say_how_to_resume(kept: str = "all games that were finished are in the archive") -> int:
+def print_resume_hint(kept: str = "all games that were finished are in the archive") -> int:
     """Print how an interrupted command is continued; returns the exit code."""
-    console.print_note(f"interrupted; {kept}. To go on:\n  {console.program()} {os.environ[COMMAND]}")
+    console.print_note(f"interrupted; {kept}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}")
     return interruption.exit_code()

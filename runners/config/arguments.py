@@ -18,27 +18,27 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import YAMLError
 
-from agents.base.parameters import as_typed
+from agents.base.parameters import format_parameter
 from analytics.store.files.backend import expand_home
-from quarto.errors import FailureError, RequestError, how_to_install, nearest
+from quarto.errors import FailureError, RequestError, describe_extra_installation, describe_valid_names
 from runners.config.labels import (
     AGENT_NAME,
-    MOST_OVERRIDE_CHARACTERS,
-    as_one_text,
+    MAX_OVERRIDE_CHARACTERS,
     check_size,
+    format_quoting_advice,
     quote,
     quote_foreign_words,
     split_parameters,
 )
-from runners.config.options import CONF, LIMITS, names, settings_of
-from runners.config.sweep_values import first_value, parse_overrides
+from runners.config.options import CONF_FOLDER, LIMIT_KEYS, list_options, load_option
+from runners.config.sweep_values import keep_first_value, parse_overrides
 
-LABEL = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
-FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
-PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-TEXTS = ("root", "dir", "name", "policy", "value", "where")  # keys whose values are never numbers
+LABEL_PATTERN = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
+HYDRA_FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
+PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+TEXT_KEYS = ("root", "dir", "name", "policy", "value", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
-SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
+EXPONENT_NUMBER = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
 # Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.
 PLUGINS = {
     "hydra/launcher=joblib": ("hydra_plugins.hydra_joblib_launcher", "joblib"),
@@ -47,14 +47,20 @@ PLUGINS = {
     "hydra/launcher=submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "hydra/sweeper=optuna": ("hydra_plugins.hydra_optuna_sweeper", "optuna"),
 }
-THOUSANDS = re.compile(r"games=\d{1,3}(,\d{3})+")
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", list: "a list, […,…]"}
+GAMES_WITH_COMMAS = re.compile(r"games=\d{1,3}(,\d{3})+")
+TYPE_DESCRIPTIONS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    list: "a list, […,…]",
+}
 # A line of a yaml: its indentation, a dash, a key, its value with a comment.
-LINE = re.compile(r"( *)(- )?(?:override )?/?([\w@]+):(.*)")
-CLOSING = {'"': '"', "[": "]", "{": "}"}
+YAML_LINE = re.compile(r"( *)(- )?(?:override )?/?([\w@]+):(.*)")
+CLOSING_CHARACTERS = {'"': '"', "[": "]", "{": "}"}
 
 
-class Arguments(NamedTuple):
+class CommandArguments(NamedTuple):
     """Agents and settings, told apart."""
 
     overrides: list[str]  # as Hydra takes them; agents and the archive are among them
@@ -62,27 +68,27 @@ class Arguments(NamedTuple):
     config_dirs: Sequence[Path]
 
 
-def parsed(
+def parse_arguments(
     words: Sequence[str], archive: str | None = None, keep_going: bool = False, config_dirs: Sequence[Path] = ()
-) -> Arguments:
+) -> CommandArguments:
     """The arguments in ``words`` and the settings that flags gave.
 
     Raises ``RequestError`` for agents and settings that do not go together.
     """
     for word in words:
-        check_size("the argument", word, MOST_OVERRIDE_CHARACTERS)
-    labels = [word for word in words if LABEL.fullmatch(word)]
-    overrides = [in_full(word) for word in words if word not in labels]
+        check_size("the argument", word, MAX_OVERRIDE_CHARACTERS)
+    labels = [word for word in words if LABEL_PATTERN.fullmatch(word)]
+    overrides = [expand_override(word) for word in words if word not in labels]
     if labels:
-        overrides[:0] = _players(labels, overrides)
+        overrides[:0] = _build_agent_overrides(labels, overrides)
     if archive is not None:
         overrides.append(f"archive.root={quote(archive)}")
     if keep_going:
         overrides.append("keep_going=true")
-    return Arguments(overrides, labels, config_dirs)
+    return CommandArguments(overrides, labels, config_dirs)
 
 
-def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
+def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """The overrides that choose the agents of these labels: a list, or ``a`` and ``b`` where others set keys of these.
 
     Raises ``RequestError`` for such a key where there are not two agents.
@@ -93,17 +99,17 @@ def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
         name = labels[0].partition("(")[0]
         raise RequestError(f"{own[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'")
     if not own:
-        entries = (label if PLAIN.fullmatch(label) else quote(in_full(label)) for label in labels)
+        entries = (label if PLAIN_NAME.fullmatch(label) else quote(expand_override(label)) for label in labels)
         return [f"agents=[{','.join(entries)}]"]
     chosen = []
     for seat, label in zip("ab", labels, strict=True):
         name, _, parameters = label.partition("(")
         chosen.append(f"agent@{seat}={quote_foreign_words(name)}")
-        chosen += [f"{seat}.{in_full(part)}" for part in split_parameters(parameters.removesuffix(")"))]
+        chosen += [f"{seat}.{expand_override(part)}" for part in split_parameters(parameters.removesuffix(")"))]
     return chosen
 
 
-def in_full(override: str) -> str:
+def expand_override(override: str) -> str:
     """An override with whole numbers written out, ``games=1e6``, and a label or a path from ``~`` in quotes.
 
     Texts in quotes stay.
@@ -111,19 +117,19 @@ def in_full(override: str) -> str:
     key, equals, value = override.partition("=")
     if value.startswith("~") and "," not in value:
         return key + equals + quote(str(expand_home(value)))
-    if "'" in value or '"' in value or key.rpartition(".")[2] in TEXTS:
+    if "'" in value or '"' in value or key.rpartition(".")[2] in TEXT_KEYS:
         return key + equals + quote_foreign_words(value)
-    value = SCIENTIFIC.sub(_written_out, value)
-    is_label = value.endswith(")") and LABEL.fullmatch(value) and not FUNCTION.match(value)
+    value = EXPONENT_NUMBER.sub(_expand_exponent, value)
+    is_label = value.endswith(")") and LABEL_PATTERN.fullmatch(value) and not HYDRA_FUNCTION.match(value)
     return key + equals + (quote(value) if is_label else quote_foreign_words(value))
 
 
-def _written_out(found: re.Match[str]) -> str:
+def _expand_exponent(found: re.Match[str]) -> str:
     number = Decimal(found[1])
     return str(int(number)) if number == int(number) else found[1]
 
 
-class Key(NamedTuple):
+class ConfigKey(NamedTuple):
     """A key of a configuration or of an option of a group, as its yaml explains it."""
 
     name: str  # dotted
@@ -135,54 +141,58 @@ class Key(NamedTuple):
     choices: Sequence[str] = ()
 
 
-def keys_in(text: str) -> Iterator[Key]:
+def parse_keys(text: str) -> Iterator[ConfigKey]:
     """The keys of a yaml in their order, without their types and choices."""
     path: list[tuple[int, str]] = []
-    for found in filter(None, map(LINE.fullmatch, text.splitlines())):
+    for found in filter(None, map(YAML_LINE.fullmatch, text.splitlines())):
         indent, dash, key = len(found[1]), found[2], found[3]
         value, meaning = _split_comment(found[4].strip(" "))
         path = [each for each in path if each[0] < indent]
         name = ".".join([*(each for _, each in path), key])
         if dash:
-            yield Key(key, value, meaning, is_group=True)
+            yield ConfigKey(key, value, meaning, is_group=True)
         elif key not in ("defaults", "_target_"):
             path += [] if value else [(indent, key)]
-            yield Key(f"{name}.KEY" if value.startswith("{") else name, value, meaning)
+            yield ConfigKey(f"{name}.KEY" if value.startswith("{") else name, value, meaning)
 
 
 def _split_comment(text: str) -> tuple[str, str]:
     """Split what follows a key of a yaml into its value and its comment."""
-    start = max(0, text.find(CLOSING[text[0]], 1)) if text[:1] in CLOSING else 0
+    start = max(0, text.find(CLOSING_CHARACTERS[text[0]], 1)) if text[:1] in CLOSING_CHARACTERS else 0
     value, _, comment = text[start:].partition("#")
     return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
 
 
-def check_choices(config: str, overrides: Sequence[Override]) -> None:
+def check_group_choices(config: str, overrides: Sequence[Override]) -> None:
     """Check the overrides that choose an option of a group, given the yaml of the command.
 
     Raises ``RequestError`` for a group that the command does not have or that is given anything but a name, for a
     plugin that is not installed, and for a number of games with commas.
     """
-    groups = [key.name for key in keys_in((CONF / f"{config}.yaml").read_text(encoding="utf-8")) if key.is_group]
+    groups = [
+        key.name for key in parse_keys((CONF_FOLDER / f"{config}.yaml").read_text(encoding="utf-8")) if key.is_group
+    ]
     for override in overrides:
         text, key = str(override.input_line), override.get_key_element()
         if text in PLUGINS and find_spec(PLUGINS[text][0]) is None:
-            raise RequestError(f"{text} needs an extra: {how_to_install(PLUGINS[text][1])}")
-        if THOUSANDS.fullmatch(text):
+            raise RequestError(f"{text} needs an extra: {describe_extra_installation(PLUGINS[text][1])}")
+        if GAMES_WITH_COMMAS.fullmatch(text):
             plain = text.replace(",", "")
             raise RequestError(f"{text} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
-        options = [] if "." in key or "/" in key else names(override.key_or_group)
+        options = [] if "." in key or "/" in key else list_options(override.key_or_group)
         if key == "agent":
-            one = first_value(override).partition("=")[2]
+            one = keep_first_value(override).partition("=")[2]
             raise RequestError(f"{text}: name the agents one after the other, qarena run {one} OTHER, or agents=[…]")
         if options and key not in groups and not (override.is_delete() or override.is_add()):
-            raise RequestError(f"key {key!r} does not exist{nearest(key, groups)}")
+            raise RequestError(f"key {key!r} does not exist{describe_valid_names(key, groups)}")
         if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
-            raise RequestError(f"{text}: the group {override.key_or_group} takes one name{nearest('', options)}")
+            raise RequestError(
+                f"{text}: the group {override.key_or_group} takes one name{describe_valid_names('', options)}"
+            )
 
 
 @contextmanager
-def explained(overrides: Sequence[str]) -> Iterator[None]:
+def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
     """Raise ``RequestError`` with a message of one line for errors of Hydra and OmegaConf inside the context.
 
     Raises ``FailureError`` for a file that cannot be written; other exceptions pass through.
@@ -190,28 +200,28 @@ def explained(overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        raise RequestError(one_line(error, overrides)) from error
+        raise RequestError(format_config_error(error, overrides)) from error
     except OSError as error:
         if error.filename is None:
             raise
         raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def one_line(error: Exception, overrides: Sequence[str]) -> str:
+def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
     """The message of a configuration error, with a suggestion if a name is unknown."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        return _missing(error.missing_cfg_file, error.options or ())
+        return _describe_missing_option(error.missing_cfg_file, error.options or ())
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {_advice(error.override, _own_text(error))}"
+        return f"{error.override!r} cannot be read: {_describe_syntax_remedy(error.override, _strip_developer_hints(error))}"
     if isinstance(invalid := cause or error, ValidationError):
-        return _does_not_fit(invalid)
+        return _describe_type_mismatch(invalid)
     if isinstance(cause, ConfigAttributeError | ConfigKeyError):
-        return _unknown_key(cause, parse_overrides(overrides))
-    return _own_text(error)
+        return _describe_unknown_key(cause, parse_overrides(overrides))
+    return _strip_developer_hints(error)
 
 
-def _own_text(error: Exception) -> str:
+def _strip_developer_hints(error: Exception) -> str:
     """The error's own text as one line, without what OmegaConf and Hydra add for developers."""
     text = " ".join(str(error).split())
     for addition in (" full_key:", " See https", " Available options"):
@@ -219,42 +229,42 @@ def _own_text(error: Exception) -> str:
     return text
 
 
-def _missing(file: str, options: Sequence[str]) -> str:
+def _describe_missing_option(file: str, options: Sequence[str]) -> str:
     """The message that an option of a group does not exist."""
     group, _, name = file.removesuffix(".yaml").rpartition("/")
     if group.partition("/")[0] == "archive":
         folder = f"{group}/{name}".partition("/")[2]
         return f"archive={folder}: name the archive's folder by --archive {folder}"
     own = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
-    return f"{group or 'config'} {name!r} does not exist{nearest(name, options)}{own}"
+    return f"{group or 'config'} {name!r} does not exist{describe_valid_names(name, options)}{own}"
 
 
-def _does_not_fit(error: ValidationError) -> str:
+def _describe_type_mismatch(error: ValidationError) -> str:
     """The message that a value is not of its key's type."""
-    value = as_typed(error.value)
+    value = format_parameter(error.value)
     hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
-    kinds = [KINDS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
-    wanted = " or ".join(kind for kind in kinds if kind) or _own_text(error)
+    kinds = [TYPE_DESCRIPTIONS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
+    wanted = " or ".join(kind for kind in kinds if kind) or _strip_developer_hints(error)
     return f"{error.full_key}={value}: {value!r} is not {wanted}"
 
 
-def _unknown_key(error: ConfigAttributeError | ConfigKeyError, given: Sequence[Override]) -> str:
+def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, given: Sequence[Override]) -> str:
     """The message about a key that does not exist; if it is a parameter of a named agent, how to type it."""
     name = str(error.full_key)
-    labels = [label for each in given for label in _labels(each)]
+    labels = [label for each in given for label in _list_labels(each)]
     for typed in (each for each in given if each.get_key_element() == name):
         for seat, label in enumerate(labels):
             agent = label.partition("(")[0]
-            if name in (*settings_of("agent", agent), *LIMITS):
+            if name in (*load_option("agent", agent), *LIMIT_KEYS):
                 of_seat = f"{'ab'[seat]}.{typed.input_line} or " if len(labels) == 2 else ""
-                how = f"{of_seat}'{agent}({first_value(typed)})'"
+                how = f"{of_seat}'{agent}({keep_first_value(typed)})'"
                 return f"{typed.input_line} is a setting of the agent {agent}: write {how}"
     prefix = name.removesuffix(str(error.key))
     valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
-    return f"key {name!r} does not exist{nearest(name, valid)}"
+    return f"key {name!r} does not exist{describe_valid_names(name, valid)}"
 
 
-def _labels(override: Override) -> list[str]:
+def _list_labels(override: Override) -> list[str]:
     """The labels of the agents that an override chooses."""
     if override.get_key_element() not in ("agents", "agent@a", "agent@b") or override.is_sweep_override():
         return []
@@ -262,7 +272,7 @@ def _labels(override: Override) -> list[str]:
     return [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
 
 
-def _advice(override: str, text: str) -> str:
+def _describe_syntax_remedy(override: str, text: str) -> str:
     """Advice on an override that Hydra's grammar rejects."""
     if "=" not in override:
         return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
@@ -275,5 +285,5 @@ def _advice(override: str, text: str) -> str:
     if "=~" in override:
         return "'~' begins a path here only if it is the whole value; write $HOME in a list"
     if "=" in override.partition("=")[2]:
-        return f"{text}; {as_one_text(override, in_shell=True)}"
+        return f"{text}; {format_quoting_advice(override, in_shell=True)}"
     return f"{text}; quote brackets and spaces for the shell"

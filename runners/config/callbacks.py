@@ -14,11 +14,11 @@ class Callbacks:
     """Those that a yaml names under ``hydra.callbacks``. One that fails is a warning, as in Hydra."""
 
     def __init__(self, cfg: DictConfig) -> None:
-        self._named = [instantiate(node) for node in (cfg.hydra.callbacks or {}).values()]
+        self._callbacks = [instantiate(node) for node in (cfg.hydra.callbacks or {}).values()]
 
-    def tell(self, moment: str, **what: Any) -> None:
+    def notify(self, moment: str, **what: Any) -> None:
         """Call a method of each, of the last one first if something ends."""
-        for callback in reversed(self._named) if moment.endswith("_end") else self._named:
+        for callback in reversed(self._callbacks) if moment.endswith("_end") else self._callbacks:
             try:
                 getattr(callback, moment)(**what)
             except Exception as error:  # noqa: BLE001  (a callback is a stranger's)
@@ -26,5 +26,5 @@ class Callbacks:
                     f"Callback {type(callback).__name__}.{moment} raised {type(error).__name__}: {error}", stacklevel=2
                 )
 
-    on_job_start = partialmethod(tell, "on_job_start")
-    on_job_end = partialmethod(tell, "on_job_end")
+    on_job_start = partialmethod(notify, "on_job_start")
+    on_job_end = partialmethod(notify, "on_job_end")

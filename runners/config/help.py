@@ -16,14 +16,14 @@ import yaml
 from typer.core import TyperCommand
 
 from runners.config.application import Application
-from runners.config.arguments import Arguments, Key, keys_in
-from runners.config.options import CONF, NOT_PARAMETERS, names, text_of
+from runners.config.arguments import CommandArguments, ConfigKey, parse_keys
+from runners.config.options import CONF_FOLDER, NON_PARAMETER_KEYS, list_options, read_option_text
 from runners.config.schemas import ArchiveConfig
 
-ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
-EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
-AGENTS = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
-SWEEP = (
+ENVIRONMENT_DEFAULT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
+GROUP_EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
+AGENTS_SENTENCE = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
+SWEEP_INTRODUCTION = (
     "A run for each combination of the values, KEY=VALUE,VALUE,…, and a table of all. Hydra calls a run here a job.",
     [
         "qarena sweep semi_random random opening_plies=0,2,4 rules=classic,square",
@@ -33,16 +33,16 @@ SWEEP = (
 )
 
 
-def explained_keys(text: str, schema: Any = None) -> Iterator[Key]:
+def parse_keys_with_types(text: str, schema: Any = None) -> Iterator[ConfigKey]:
     """The keys of a yaml with their types and choices. ``schema`` declares types, if any."""
-    for key in keys_in(text):
+    for key in parse_keys(text):
         if key.is_group:
-            yield key._replace(choices=[] if key.name == "agent@b" else names(key.name.partition("@")[0]))
+            yield key._replace(choices=[] if key.name == "agent@b" else list_options(key.name.partition("@")[0]))
         else:
-            yield _typed(key, schema) if key.default else key
+            yield _add_type(key, schema) if key.default else key
 
 
-def _typed(key: Key, schema: Any) -> Key:
+def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
     """The key with its type, range and choices, as the schema declares them or as its default is."""
     hint: Any = schema
     for part in key.name.split("."):
@@ -63,49 +63,52 @@ def _typed(key: Key, schema: Any) -> Key:
     return key._replace(kind=kind, limits=", ".join(ranges), choices=choices)
 
 
-def introduction(text: str) -> tuple[str, list[str]]:
+def parse_introduction(text: str) -> tuple[str, list[str]]:
     """The purpose of a yaml and the commands of its examples, from its first comment."""
     lines = [line.strip("# ") for line in takewhile(lambda line: line.startswith("#"), text.splitlines())]
     examples = [line for line in lines if line.startswith("qarena ")]
     return " ".join(line for line in lines if line not in examples and not line.startswith("@package")), examples
 
 
-def archive_keys() -> list[Key]:
+def list_archive_keys() -> list[ConfigKey]:
     """The keys of the group ``archive``."""
-    keys = explained_keys(text_of("archive", "default"), ArchiveConfig)
+    keys = parse_keys_with_types(read_option_text("archive", "default"), ArchiveConfig)
     return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
-class _HelpPage(TyperCommand):
+class _HelpPageCommand(TyperCommand):
     """A command that is only shown. Its usage does not name each key."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return [self.options_metavar or ""]
 
 
-def show_help(application: Application, context: typer.Context, asked: Arguments) -> None:
+def print_help(application: Application, context: typer.Context, asked: CommandArguments) -> None:
     """Print the help of a command; the keys of the agents and options that its arguments name come first."""
     command = context.command_path.partition(" ")[2]
-    text = (CONF / f"{application.config}.yaml").read_text(encoding="utf-8")
-    keys = [key for key in explained_keys(text, application.schema) if key.default]
+    text = (CONF_FOLDER / f"{application.config_name}.yaml").read_text(encoding="utf-8")
+    keys = [key for key in parse_keys_with_types(text, application.schema) if key.default]
     groups = [key.name for key in keys if key.is_group]
-    said, examples = introduction(text) if command != "sweep" else SWEEP
+    said, examples = parse_introduction(text) if command != "sweep" else SWEEP_INTRODUCTION
     agents = "[AGENT]… " if "agent@a" in groups else ""
-    paragraphs = [said, *([AGENTS] if agents else [])]
-    shown = list[tuple[str, Key]]()
-    for group, name, how in _chosen(groups, asked):
-        own = text_of(group, name)
-        paragraphs.append(f"`{name}`: {introduction(own)[0]}")
-        found = (key for key in explained_keys(own) if key.name not in NOT_PARAMETERS and key.default)
+    paragraphs = [said, *([AGENTS_SENTENCE] if agents else [])]
+    shown = list[tuple[str, ConfigKey]]()
+    for group, name, how in _list_chosen_options(groups, asked):
+        own = read_option_text(group, name)
+        paragraphs.append(f"`{name}`: {parse_introduction(own)[0]}")
+        found = (key for key in parse_keys_with_types(own) if key.name not in NON_PARAMETER_KEYS and key.default)
         shown += [(f"Keys of {group} {name}: {how}", key) for key in found]
     if not shown:
-        named = (f"`qarena {command} {EXAMPLES[group]} --help`" for group in groups if group in EXAMPLES)
+        named = (f"`qarena {command} {GROUP_EXAMPLES[group]} --help`" for group in groups if group in GROUP_EXAMPLES)
         paragraphs.append(f"A name before `--help` adds its keys: {', '.join(named)}.")
-    in_order = sorted([*keys, *archive_keys()], key=lambda key: ("." in key.name, key.is_group))
-    shown += [(_panel(key), key) for key in in_order]
-    help_page = _HelpPage(
+    in_order = sorted([*keys, *list_archive_keys()], key=lambda key: ("." in key.name, key.is_group))
+    shown += [(_format_panel_title(key), key) for key in in_order]
+    help_page = _HelpPageCommand(
         command,
-        params=[*_arguments(shown), *(each for each in context.command.params if each.param_type_name == "option")],
+        params=[
+            *_build_help_arguments(shown),
+            *(each for each in context.command.params if each.param_type_name == "option"),
+        ],
         options_metavar=f"{agents}[KEY=VALUE]… [GROUP=NAME]… [OPTIONS]",
         help="\n\n".join([*paragraphs, "Examples:", "\n".join(f"    {each}" for each in examples)]),
         rich_markup_mode="markdown",
@@ -114,13 +117,13 @@ def show_help(application: Application, context: typer.Context, asked: Arguments
     typer.echo(help_page.get_help(context))
 
 
-def _panel(key: Key) -> str:
+def _format_panel_title(key: ConfigKey) -> str:
     """The title of the panel of a key of the command."""
     prefix, dot, _ = key.name.partition(".")
     return "Groups: GROUP=NAME" if key.is_group else f"Keys of {prefix}" if dot else "Keys: KEY=VALUE"
 
 
-def _chosen(groups: Sequence[str], asked: Arguments) -> Iterator[tuple[str, str, str]]:
+def _list_chosen_options(groups: Sequence[str], asked: CommandArguments) -> Iterator[tuple[str, str, str]]:
     """The options of groups that the arguments choose: the group, the name, and the way to write its keys."""
     for label in asked.agents:
         name = label.partition("(")[0]
@@ -130,7 +133,7 @@ def _chosen(groups: Sequence[str], asked: Arguments) -> Iterator[tuple[str, str,
             yield group.partition("@")[0], name, f"{group.partition('@')[2] or group}.KEY=VALUE"
 
 
-def _arguments(shown: Sequence[tuple[str, Key]]) -> list[Any]:
+def _build_help_arguments(shown: Sequence[tuple[str, ConfigKey]]) -> list[Any]:
     """Keys as arguments, which Typer shows in panels with these titles."""
 
     def command() -> None:
@@ -140,7 +143,7 @@ def _arguments(shown: Sequence[tuple[str, Key]]) -> list[Any]:
     for at, (panel, key) in enumerate(shown):
         unsaid = key.choices if any(choice not in key.meaning for choice in key.choices) else ()
         text = "; ".join(filter(None, (key.meaning, ", ".join(unsaid), key.limits)))
-        default = None if key.default.startswith("{") else ENVIRONMENT.sub(r"\1", key.default)
+        default = None if key.default.startswith("{") else ENVIRONMENT_DEFAULT.sub(r"\1", key.default)
         shown_as = typer.Argument(default, metavar=key.name, help=text, rich_help_panel=panel)
         parameters.append(Parameter(f"key_{at}", Parameter.KEYWORD_ONLY, default=shown_as, annotation=key.kind))
     command.__annotations__ = {each.name: each.annotation for each in parameters}

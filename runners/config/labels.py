@@ -17,28 +17,28 @@ from hydra.errors import HydraException
 
 from quarto.errors import RequestError
 
-MOST_LABEL_CHARACTERS = 4_096  # labels in archives have at most 200; those that are typed may name every default
-MOST_OVERRIDE_CHARACTERS = 1 << 20  # a sweep may list thousands of values, and a tournament hundreds of agents
-MOST_BRACKETS = 16  # inside one another; Hydra's parser calls itself for each
+MAX_LABEL_CHARACTERS = 4_096  # labels in archives have at most 200; those that are typed may name every default
+MAX_OVERRIDE_CHARACTERS = 1 << 20  # a sweep may list thousands of values, and a tournament hundreds of agents
+MAX_BRACKETS = 16  # inside one another; Hydra's parser calls itself for each
 AGENT_NAME = re.compile(r"[\w.@/-]+")
-SHOWN = 40  # characters of a text that is too long
+SHOWN_CHARACTERS = 40  # characters of a text that is too long
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
-def check_size(what: str, text: str, most: int = MOST_LABEL_CHARACTERS) -> None:
+def check_size(what: str, text: str, most: int = MAX_LABEL_CHARACTERS) -> None:
     """Check the length of a text and the depth of its brackets; ``what`` names it in messages.
 
     Raises ``RequestError`` for more than ``most`` characters and for brackets deeper than ``MOST_BRACKETS``.
     """
-    start = f"{what} {text[:SHOWN]!r}…"
+    start = f"{what} {text[:SHOWN_CHARACTERS]!r}…"
     if len(text) > most:
         raise RequestError(f"{start} has {len(text):,} characters: write at most {most:,}")
-    if any(depth > MOST_BRACKETS for _, _, depth in _scan(text)):
-        raise RequestError(f"{start} has brackets inside brackets, deeper than {MOST_BRACKETS}: is one not closed?")
+    if any(depth > MAX_BRACKETS for _, _, depth in _scan_brackets(text)):
+        raise RequestError(f"{start} has brackets inside brackets, deeper than {MAX_BRACKETS}: is one not closed?")
 
 
-def _scan(text: str) -> Iterator[tuple[int, str, int]]:
+def _scan_brackets(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield each character that may have a meaning, with its index and the depth of brackets after it.
 
     Characters in quotes have none, nor has one after a backslash.
@@ -79,7 +79,7 @@ def split_label(text: str, what: str) -> tuple[str, list[tuple[str, str]]]:
 
 def split_parameters(text: str) -> list[str]:
     """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside of brackets and quotes; empty parts are left out."""
-    commas = [index for index, character, depth in _scan(text) if character == "," and not depth]
+    commas = [index for index, character, depth in _scan_brackets(text) if character == "," and not depth]
     bounds = zip([0, *(index + 1 for index in commas)], [*commas, len(text)], strict=True)
     return [part for start, end in bounds if (part := text[start:end].strip())]
 
@@ -104,7 +104,7 @@ def quote_foreign_words(value: str) -> str:
 def _word_ends(value: str) -> Iterator[int]:
     """Yield the indices of the characters between the words of a value: brackets, commas, the first colon of a key."""
     brackets, last = "", ""
-    for index, character, _ in _scan(value):
+    for index, character, _ in _scan_brackets(value):
         inside = brackets[-1:]
         if character in _OPENING:
             brackets += character
@@ -137,14 +137,14 @@ def parse_value(what: str, setting: str) -> Any:
         parsed = OverridesParser.create().parse_override(f"value={quote_foreign_words(text)}")
     except HydraException as error:
         reason = " ".join(str(error).split()).partition(" See https")[0]
-        advice = f"; {as_one_text(setting, in_shell=False)}" if "=" in text else ""
+        advice = f"; {format_quoting_advice(setting, in_shell=False)}" if "=" in text else ""
         raise RequestError(f"{what}: {setting} cannot be read: {reason}{advice}") from error
     if parsed.is_sweep_override():
         raise RequestError(f"{what}: {key}={text} is more than one value")
     return parsed.value()
 
 
-def as_one_text(setting: str, in_shell: bool) -> str:
+def format_quoting_advice(setting: str, in_shell: bool) -> str:
     """Advice on ``key=value`` whose value has characters that mean something to Hydra.
 
     ``in_shell``: it was typed there, and is no part of a label.

@@ -22,14 +22,14 @@ from runners.config.sweep_values import list_values, parse_overrides
 LOG = logging.getLogger("hydra.sweep")  # conf/hydra/hydra_logging prints what Hydra says
 
 
-def is_local(first: DictConfig) -> bool:
+def runs_jobs_locally(first: DictConfig) -> bool:
     """Whether jobs run one after the other in this process, given the configuration of the first."""
     choices, sweeper = first.hydra.runtime.choices, first.hydra.sweeper
     basic = (choices.get("hydra/launcher"), choices.get("hydra/sweeper")) == ("basic", "basic")
     return basic and sweeper.get("max_batch_size") is None
 
 
-def carry_out_jobs(config: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+def run_local_jobs(config: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
     """Carry out the jobs that ``overrides`` ask for, each with a folder and a log of its own.
 
     A job that fails does not end the sweep: ``task`` has recorded it. Raises what Hydra raises for a combination of
@@ -42,7 +42,7 @@ def carry_out_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
     OmegaConf.save(sweep, folder / "multirun.yaml")
     callbacks: Any = Callbacks(sweep)
     callbacks.tell("on_multirun_start", config=sweep, config_name=config)
-    given = {override.get_key_element(): override for override in parse_overrides(_task_overrides(sweep))}
+    given = {override.get_key_element(): override for override in parse_overrides(_list_task_overrides(sweep))}
     configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)
     for number, values in enumerate(itertools.product(*map(list_values, given.values()))):
         LOG.info("\t#%s : %s", number, " ".join(filter_overrides(values)))
@@ -55,7 +55,7 @@ def carry_out_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
     callbacks.tell("on_multirun_end", config=sweep, config_name=config)
 
 
-def _task_overrides(sweep: DictConfig) -> list[str]:
+def _list_task_overrides(sweep: DictConfig) -> list[str]:
     """The overrides of jobs: those under ``hydra.sweeper.params``, then those that were typed."""
     params = sweep.hydra.sweeper.get("params") or {}
     typed: Any = OmegaConf.to_container(sweep.hydra.overrides.task, resolve=False)  # ${seed} differs from job to job

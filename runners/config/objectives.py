@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from analytics import open_archive
-from quarto.errors import ArenaError, FailureError, RequestError, nearest
+from quarto.errors import ArenaError, FailureError, RequestError, describe_valid_names
 from runners.config.schemas import check_range
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from runners.arena.spec import RunSpec
 
 Direction = Literal["maximize", "minimize"]
-MOST_SECONDS = 7 * 86400.0
+MAX_SECONDS = 7 * 86400.0
 RANDOM_PAIRS = 500  # of games, of which one is judged
 
 
-class Target(NamedTuple):
+class SweepTarget(NamedTuple):
     """The value that a job of a sweep returns."""
 
     name: str
     direction: Direction
-    text: Callable[[float], str] = "{:.4f}".format  # of a value, for tables
+    format_value: Callable[[float], str] = "{:.4f}".format  # of a value, for tables
 
 
 class Objective(ABC):
@@ -45,13 +45,13 @@ class Objective(ABC):
 
     def check(self, spec: RunSpec) -> None:
         """Raises ``RequestError`` if a run of this specification cannot have a value."""
-        self.judged(spec)
+        self.find_agent_index(spec)
 
-    def judged(self, spec: RunSpec) -> int:
+    def find_agent_index(self, spec: RunSpec) -> int:
         """The index of the agent that is judged. Raises ``RequestError`` if it does not play in this run."""
-        return agent_in(spec, self.agent, "objective.agent")
+        return find_agent_index(spec, self.agent, "objective.agent")
 
-    def probe(self, spec: RunSpec) -> None:  # noqa: B027  (most objectives cost nothing)
+    def check_duration(self, spec: RunSpec) -> None:  # noqa: B027  (most objectives cost nothing)
         """Raises ``RequestError`` if it shows, before any game is played, that the value would take too long."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Objective(ABC):
         """The heading of its values in tables."""
         return f"{self.name} of {self.agent}" if self.agent else self.name
 
-    def text(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """A value as tables show it."""
         return f"{value:.4f}"
 
@@ -77,14 +77,14 @@ class Score(Objective):
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
         from analytics.statistics.tally import mean_score
 
-        return mean_score(_tally(self, experiment.request.spec, results).trinomial).mean
+        return mean_score(_sum_tallies(self, experiment.request.spec, results).trinomial).mean
 
 
 class WinRate(Objective):
     """The share of its games that an agent wins."""
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
-        tally = _tally(self, experiment.request.spec, results)
+        tally = _sum_tallies(self, experiment.request.spec, results)
         return tally.wins / tally.games
 
 
@@ -97,27 +97,29 @@ class Elo(Objective):
         self.anchor = anchor
 
     def check(self, spec: RunSpec) -> None:
-        self._labels(spec)
+        self._find_labels(spec)
 
-    def _labels(self, spec: RunSpec) -> tuple[str, str]:
+    def _find_labels(self, spec: RunSpec) -> tuple[str, str]:
         """The labels of the agent and of the anchor."""
-        agent = self.judged(spec)
+        agent = self.find_agent_index(spec)
         if self.anchor is None and len(spec.agents) > 2:
             labels = [each.label for each in spec.agents if each.label != spec.agents[agent].label]
-            raise RequestError(f"objective=elo needs objective.anchor=LABEL in a tournament{nearest('', labels)}")
-        anchor = 1 - agent if self.anchor is None else agent_in(spec, self.anchor, "objective.anchor")
+            raise RequestError(
+                f"objective=elo needs objective.anchor=LABEL in a tournament{describe_valid_names('', labels)}"
+            )
+        anchor = 1 - agent if self.anchor is None else find_agent_index(spec, self.anchor, "objective.anchor")
         one, other = spec.agents[agent].label, spec.agents[anchor].label
         if one == other:
             raise RequestError(f"objective=elo compares '{one}' with itself: name another objective.anchor")
         return one, other
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
-        from analytics.questions.ratings import rate
-        from analytics.statistics.tally import summed
+        from analytics.questions.ratings import fit_ratings
+        from analytics.statistics.tally import sum_tallies_by_key
 
-        agent, anchor = self._labels(experiment.request.spec)
-        tallies = summed(((result.first, result.second), result.tally) for result in results)
-        found = {rating.agent: rating.elo.mean for rating in rate(tallies, anchor, samples=0).ratings}
+        agent, anchor = self._find_labels(experiment.request.spec)
+        tallies = sum_tallies_by_key(((result.first, result.second), result.tally) for result in results)
+        found = {rating.agent: rating.elo.mean for rating in fit_ratings(tallies, anchor, samples=0).ratings}
         elo = found.get(agent, math.nan)
         if math.isnan(elo):
             raise FailureError(
@@ -125,7 +127,7 @@ class Elo(Objective):
             )
         return elo
 
-    def text(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         return f"{value:.1f}".replace("inf", "∞")
 
     @property
@@ -146,51 +148,54 @@ class Regret(Objective):
         from quarto.rules import PIECES
 
         super().__init__(agent)
-        for name, value, most in (("from_pieces", from_pieces, PIECES - 1), ("seconds", seconds, MOST_SECONDS)):
+        for name, value, most in (("from_pieces", from_pieces, PIECES - 1), ("seconds", seconds, MAX_SECONDS)):
             check_range(f"objective.{name}", value if value is not None else 0, 0, most)
         self.from_pieces, self.seconds = from_pieces, seconds
 
-    def _first(self, rules: Rules) -> int:
+    def _find_first_pieces(self, rules: Rules) -> int:
         """The pieces on the first board that counts."""
-        from analytics.tables.derived.decisions import FIRST_PIECES_MOVER
+        from analytics.tables.derived.decisions import DEFAULT_FROM_PIECES_MOVER
 
         if self.from_pieces is not None:
             return int(self.from_pieces)
-        return FIRST_PIECES_MOVER if rules.mover_chooses else 0
+        return DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
 
-    def probe(self, spec: RunSpec) -> None:
+    def check_duration(self, spec: RunSpec) -> None:
         """Judge one random game, whose earliest decisions take the longest."""
         import numpy as np
 
-        from analytics.exact.annotate import AnnotationSettings, Evaluator
+        from analytics.exact.annotate import AnnotationOptions, GameSolver
 
-        first = max(self._first(spec.rules), spec.opening_plies)
-        game = random_game(spec.rules, first, spec.seed)
+        first = max(self._find_first_pieces(spec.rules), spec.opening_plies)
+        game = play_random_game(spec.rules, first, spec.seed)
         if game is None:
             return
         what = f"one random game under rules {spec.rules.name} from {first} pieces on"
-        evaluator, on_wait = Evaluator(spec.rules, AnnotationSettings(threads=1)), self._timer(what, RequestError)
-        evaluator.values(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
+        evaluator, on_wait = GameSolver(spec.rules, AnnotationOptions(threads=1)), self._build_timer(what, RequestError)
+        evaluator.solve_games(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:  # noqa: ARG002
-        from analytics.exact.annotate import AnnotationSettings, annotate_runs
-        from analytics.questions.mistakes import decision_summaries, judged_agents
-        from analytics.questions.sql.views import among
+        from analytics.exact.annotate import AnnotationOptions, annotate_runs
+        from analytics.questions.mistakes import find_judged_agents, summarise_decisions
+        from analytics.questions.sql.views import run_condition_sql
 
         request, run_id = experiment.request, experiment.run_id
-        label, first = request.spec.agents[self.judged(request.spec)].label, self._first(request.spec.rules)
-        settings = AnnotationSettings(from_pieces=first, threads=request.threads)
-        on_wait = self._timer(f"the games of run {run_id}", FailureError)
+        label, first = (
+            request.spec.agents[self.find_agent_index(request.spec)].label,
+            self._find_first_pieces(request.spec.rules),
+        )
+        settings = AnnotationOptions(from_pieces=first, threads=request.threads)
+        on_wait = self._build_timer(f"the games of run {run_id}", FailureError)
         annotate_runs(experiment.archive, [run_id], settings, on_wait=on_wait)
-        condition = f"{among([run_id])} AND ply >= {first}"
+        condition = f"{run_condition_sql([run_id])} AND ply >= {first}"
         with open_archive(request.storage.root) as opened:
-            summaries = decision_summaries(opened, condition, False, judged_agents(opened, condition))
+            summaries = summarise_decisions(opened, condition, False, find_judged_agents(opened, condition))
         own = summaries.filter(summaries["agent"] == label)
         if not len(own):
             raise FailureError(f"'{label}' has no decision in run {run_id} from {first} pieces on")
         return float((own["regret"] * own["decisions"]).sum()) / int(own["decisions"].sum())
 
-    def _timer(self, what: str, error: type[ArenaError]) -> Callable[[], None]:
+    def _build_timer(self, what: str, error: type[ArenaError]) -> Callable[[], None]:
         """A function to be called while judging goes on, which raises ``error`` after ``seconds``."""
         end = time.monotonic() + self.seconds
 
@@ -204,51 +209,51 @@ class Regret(Objective):
         return on_wait
 
 
-def agent_in(spec: RunSpec, name: str | None, key: str) -> int:
+def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
     """The index of the agent of a run that a setting names. Raises ``RequestError`` if there is none."""
-    from runners.config.agents import usual_label  # a command's help needs none of it
+    from runners.config.agents import normalise_label  # a command's help needs none of it
 
     if name is None:
         return spec.pairings[0][0]
     seats = ("a", "b") if len(spec.agents) == 2 and spec.pairings == ((0, 1),) else ()
     labels = [agent.label for agent in spec.agents]
-    for named, names in ((name, seats), (name, labels), (usual_label(name), labels)):
+    for named, names in ((name, seats), (name, labels), (normalise_label(name), labels)):
         if named in names:
             return names.index(named)
-    raise RequestError(f"{key}={name} does not play in this run{nearest(str(name), [*seats, *labels])}")
+    raise RequestError(f"{key}={name} does not play in this run{describe_valid_names(str(name), [*seats, *labels])}")
 
 
-def random_game(rules: Rules, least: int, seed: int) -> Games | None:
+def play_random_game(rules: Rules, least: int, seed: int) -> Games | None:
     """A random game of more than ``least`` plies; None if there is none among a thousand."""
     import numpy as np
 
     from agents.random import Random
     from quarto.batch import Games
-    from runners.arena.engine import BatchEngine, Order
+    from runners.arena.engine import BatchEngine, PairRange
 
     engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
-    games = engine.play_block(Order(0, 0, RANDOM_PAIRS)).block.games
+    games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).block.games
     found = np.flatnonzero(games.plies > least)
     return Games(*(each[..., found[:1]] for each in games)) if found.size else None
 
 
-def _tally(objective: Objective, spec: RunSpec, results: Sequence[PairingResult]) -> Tally:
+def _sum_tallies(objective: Objective, spec: RunSpec, results: Sequence[PairingResult]) -> Tally:
     """The tally of all games of the agent that is judged, from its perspective."""
     from analytics.statistics.tally import Tally
 
-    agent = objective.judged(spec)
+    agent = objective.find_agent_index(spec)
     views = ((result.tally, spec.pairings[result.pairing]) for result in results)
     own = (tally if agents[0] == agent else tally.swapped for tally, agents in views if agent in agents)
     return sum(own, Tally())
 
 
-def objective_of(settings: Mapping[str, Any], name: str) -> Objective:
+def build_objective(settings: Mapping[str, Any], name: str) -> Objective:
     """The objective that a node of the configuration describes; ``name`` is the option of the group.
 
     Raises ``RequestError`` for a setting that does not exist or does not fit.
     """
-    from runners.arena.spec import made_of
+    from runners.arena.spec import instantiate
 
-    made: Objective = made_of(f"objective '{name}'", settings, Objective, trusted=True)
+    made: Objective = instantiate(f"objective '{name}'", settings, Objective, trusted=True)
     made.name = name
     return made

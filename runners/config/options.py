@@ -27,7 +27,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import Container, OmegaConf
 from yaml import YAMLError
 
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 from runners.arena.identities import to_identities
 
 if TYPE_CHECKING:
@@ -36,92 +36,94 @@ if TYPE_CHECKING:
     from quarto.rules import Rules
 
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+CONF_FOLDER = Path(__file__).resolve().parents[2] / "conf"
 # An environment variable, so that processes that a launcher starts have it too: the user's own folders, absolute.
-OWN_FOLDERS = "QARENA_OWN_FOLDERS"
-OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
+USER_FOLDERS_VARIABLE = "QARENA_OWN_FOLDERS"
+OPTION_TYPE = ObjectType.CONFIG  # of a group, not the groups below it
 hydra_lock = RLock()  # Hydra, which reads the yamls, is one object of the whole process
-LIMITS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.agent.AgentLimits
+LIMIT_KEYS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.agent.AgentLimits
 # Keys of an agent's yaml that its constructor does not take; ``id`` is gone once a yaml is read.
-_KEYS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", "starts_programs")
-NOT_PARAMETERS = (*_KEYS, *LIMITS)
+_YAML_ONLY_KEYS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", "starts_programs")
+NON_PARAMETER_KEYS = (*_YAML_ONLY_KEYS, *LIMIT_KEYS)
 
 
-class UserFolders(SearchPathPlugin):
+class UserFoldersPlugin(SearchPathPlugin):
     """Adds the user's own folders to Hydra's search path, after the project's own."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for folder in own_folders():
+        for folder in list_user_folders():
             search_path.append("user", f"file://{folder}")
 
 
-def own_folders() -> list[str]:
+def list_user_folders() -> list[str]:
     """The user's own folders of this command."""
-    return [folder for folder in os.environ.get(OWN_FOLDERS, "").split(os.pathsep) if folder]
+    return [folder for folder in os.environ.get(USER_FOLDERS_VARIABLE, "").split(os.pathsep) if folder]
 
 
 @contextmanager
-def user_config_dir(folder: Path | None) -> Iterator[None]:
+def use_config_dir(folder: Path | None) -> Iterator[None]:
     """Read configurations from ``folder`` too, inside the context. Raises ``RequestError`` if it is not a folder."""
-    with own_modules([folder] if folder else []), initialize_config_dir(str(CONF), version_base="1.3"):
+    with search_user_folders([folder] if folder else []), initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         yield
 
 
 @contextmanager
-def own_modules(folders: Sequence[Path]) -> Iterator[None]:
+def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
     """Let Hydra find yamls and Python modules in these folders, inside the context, also in processes that it starts.
 
     Raises ``RequestError`` for one that is not a folder.
     """
     for folder in folders:
-        if (CONF / folder.name).is_dir() and any(folder.glob("*.yaml")):
+        if (CONF_FOLDER / folder.name).is_dir() and any(folder.glob("*.yaml")):
             raise RequestError(f"--config-dir {folder}: name the folder that holds {folder.name}/, {folder.parent}")
         if not folder.is_dir():
             raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
-    Plugins.instance().register(UserFolders)
-    before = os.environ.get(OWN_FOLDERS)
-    os.environ[OWN_FOLDERS] = os.pathsep.join(str(folder.absolute()) for folder in folders)
-    added = find_own_modules()
+    Plugins.instance().register(UserFoldersPlugin)
+    before = os.environ.get(USER_FOLDERS_VARIABLE)
+    os.environ[USER_FOLDERS_VARIABLE] = os.pathsep.join(str(folder.absolute()) for folder in folders)
+    added = add_user_folders_to_path()
     try:
         yield
     finally:
         for path in added:
             sys.path.remove(path)
         if before is None:
-            del os.environ[OWN_FOLDERS]
+            del os.environ[USER_FOLDERS_VARIABLE]
         else:
-            os.environ[OWN_FOLDERS] = before
+            os.environ[USER_FOLDERS_VARIABLE] = before
 
 
-def find_own_modules() -> list[str]:
+def add_user_folders_to_path() -> list[str]:
     """Let this process import from the user's own folders; returns those that are new on its import path."""
-    added = [folder for folder in dict.fromkeys(own_folders()) if folder not in sys.path]
+    added = [folder for folder in dict.fromkeys(list_user_folders()) if folder not in sys.path]
     sys.path.extend(added)
     return added
 
 
-def names(group: str) -> list[str]:
+def list_options(group: str) -> list[str]:
     """The options of a configuration group, in all folders that Hydra searches."""
-    with _hydra():
-        return sorted({name for each in _sources() if each.is_group(group) for name in each.list(group, OPTIONS)})
+    with _use_hydra():
+        return sorted(
+            {name for each in _list_sources() if each.is_group(group) for name in each.list(group, OPTION_TYPE)}
+        )
 
 
-def settings_of(group: str, name: str) -> dict[str, Any]:
+def load_option(group: str, name: str) -> dict[str, Any]:
     """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
-    with _hydra():
-        found = _yaml(group, name)
+    with _use_hydra():
+        found = _load_option_yaml(group, name)
         if found.header.get("package") or "defaults" in found.config:
-            return plain(compose(f"{group}/{name}")[group])
-        return plain(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
+            return to_plain_dict(compose(f"{group}/{name}")[group])
+        return to_plain_dict(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
 
 
 def check_option(group: str, name: str) -> None:
     """Raises ``RequestError`` for an option of a configuration group that does not exist."""
-    with _hydra():
-        if name.isidentifier() and any(each.is_config(f"{group}/{name}") for each in _sources()):
+    with _use_hydra():
+        if name.isidentifier() and any(each.is_config(f"{group}/{name}") for each in _list_sources()):
             return  # a list of all takes ten times as long
-    valid = names(group)
+    valid = list_options(group)
     if name in valid:
         return
     if group == "agent" and (name.endswith(".py") or os.path.isdir(name)):  # noqa: PTH112  (as below)
@@ -130,41 +132,43 @@ def check_option(group: str, name: str) -> None:
         if os.path.isfile(folder / group / f"{name}.yaml"):  # noqa: PTH113  (False for an unreadable folder too)
             raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
     own = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
-    raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}{own}")
+    raise RequestError(f"{group} {name!r} does not exist{describe_valid_names(name, valid)}{own}")
 
 
-def folder_of(group: str, name: str) -> Path:
+def find_option_folder(group: str, name: str) -> Path:
     """The folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
-    with _hydra():
-        source = _source(f"{group}/{name}")
+    with _use_hydra():
+        source = _find_source(f"{group}/{name}")
     return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
 
 
-def text_of(group: str, name: str) -> str:
+def read_option_text(group: str, name: str) -> str:
     """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
-    return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8", errors="replace")
+    return (find_option_folder(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8", errors="replace")
 
 
-def comment_of(group: str, name: str) -> str:
+def read_option_comment(group: str, name: str) -> str:
     """The description of an option: the first comment of its yaml."""
-    lines = takewhile(lambda line: line.startswith("#"), text_of(group, name).splitlines())
+    lines = takewhile(lambda line: line.startswith("#"), read_option_text(group, name).splitlines())
     return next((text for text in (line.strip("# ") for line in lines) if text and not text.startswith("@")), "")
 
 
-def as_written(group: str) -> dict[str, dict[str, Any]]:
+def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
     """Every option of a configuration group as its yaml has it, not composed."""
-    with _hydra():
-        return {name: plain(_yaml(group, name).config, resolve=False) for name in names(group)}
+    with _use_hydra():
+        return {
+            name: to_plain_dict(_load_option_yaml(group, name).config, resolve=False) for name in list_options(group)
+        }
 
 
-def _yaml(group: str, name: str) -> ConfigResult:
+def _load_option_yaml(group: str, name: str) -> ConfigResult:
     """The yaml of an option, with its header: the first in the folders that Hydra searches.
 
     Raises ``RequestError`` for a text that is no YAML, or no mapping.
     """
     path = f"{group}/{name}"
-    source = _source(path)
+    source = _find_source(path)
     file = source.path if source.scheme() == "pkg" else f"{Path(source.path) / path}.yaml"
     no_mapping = f"{file} holds no keys: write KEY: VALUE, one a line"
     try:
@@ -188,28 +192,28 @@ def _yaml(group: str, name: str) -> ConfigResult:
     return found
 
 
-def _source(path: str) -> ConfigSource:
+def _find_source(path: str) -> ConfigSource:
     """The first of the folders that Hydra searches that has this yaml."""
-    return next(source for source in _sources() if source.is_config(path))
+    return next(source for source in _list_sources() if source.is_config(path))
 
 
-def _sources() -> list[ConfigSource]:
+def _list_sources() -> list[ConfigSource]:
     """The folders that Hydra searches. Its loader would copy all of them for each question, 10 ms each time."""
     return GlobalHydra.instance().config_loader().get_sources()
 
 
-def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
+def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
     """A mapping node as plain values, classes by their identities; with ``resolve`` interpolations become values."""
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities(values))
 
 
-def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of an agent's yaml that its constructor takes."""
-    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
+    return {key: value for key, value in settings.items() if key not in NON_PARAMETER_KEYS}
 
 
-def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
+def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
     """The files and folders under ``files`` in an agent's yaml, by their names: paths from the folder with ``agent/``.
 
     Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere or out of it.
@@ -219,7 +223,7 @@ def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
         return {}
     if not isinstance(declared, list) or not all(isinstance(file, str) and file for file in declared):
         raise RequestError(f"agent '{name}': files={declared!r} is not a list of paths, [weights.npz, …]")
-    folder = folder_of("agent", name)
+    folder = find_option_folder("agent", name)
     found = {file: folder / file for file in declared}
     for file, path in found.items():
         if Path(file).is_absolute() or ".." in Path(file).parts:
@@ -231,34 +235,34 @@ def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
     return found
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested settings as dotted keys and values."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
+            yield from flatten_settings(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 
 
 def load_rules(name: str) -> Rules:
     """The rules of ``conf/rules/NAME.yaml``."""
-    return rules_of(settings_of("rules", name))
+    return build_rules(load_option("rules", name))
 
 
-def rules_of(mapping: Any) -> Rules:
+def build_rules(mapping: Any) -> Rules:
     """Rules from the keys of a yaml in ``conf/rules``. Raises ``RequestError`` for a key or value that is not valid."""
-    from analytics.store.records import NAME_OF_RULES
+    from analytics.store.records import RULES_LABEL
     from quarto.rules import Rules
 
     known = [each.name for each in fields(Rules)]
     for key in mapping:
         if key not in known:
-            raise RequestError(f"rules have no key {key!r}{nearest(str(key), known)}")
+            raise RequestError(f"rules have no key {key!r}{describe_valid_names(str(key), known)}")
     for key, kind, meaning in (("name", str, "a text"), ("rows_and_columns", bool, "true or false")):
         if not isinstance(mapping.get(key, kind()), kind):
             raise RequestError(f"rules.{key}={mapping[key]!r} is not {meaning}")
     name = mapping.get("name", "classic")
-    if not NAME_OF_RULES.fullmatch(name):
+    if not RULES_LABEL.fullmatch(name):
         raise RequestError(f"rules.name={name!a:.80} is not a name: write letters, digits, '_', '.' and '-' alone")
     try:
         return Rules(**mapping)
@@ -267,7 +271,7 @@ def rules_of(mapping: Any) -> Rules:
 
 
 @contextmanager
-def _hydra() -> Iterator[None]:
+def _use_hydra() -> Iterator[None]:
     """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
 
     Threads that read options take turns.
@@ -276,7 +280,7 @@ def _hydra() -> Iterator[None]:
         if GlobalHydra.instance().is_initialized():
             yield
         else:
-            with initialize_config_dir(str(CONF), version_base="1.3"):
+            with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
                 yield
 
 

@@ -11,40 +11,44 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from analytics.store.files.backend import location_of
+from analytics.store.files.backend import parse_location
 from analytics.store.schema import MAX_PAIRS
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
-from runners.arena.request import Request
+from runners.arena.request import RunRequest
 from runners.arena.spec import (
     AgentSpec,
     RunSpec,
-    label_of,
-    made_of,
+    format_label,
+    instantiate,
 )
-from runners.arena.storage import ArchiveSettings
-from runners.config.agents import agent_from_settings, agent_of
+from runners.arena.storage import ArchiveOptions
+from runners.config.agents import agent_from_entry, agent_from_settings
 from runners.config.options import (
-    as_written,
+    build_rules,
+    load_option,
+    load_raw_options,
     load_rules,
-    plain,
-    rules_of,
-    settings_of,
+    to_plain_dict,
 )
 from runners.config.schemas import RayConfig, check_range
 
 
-def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> Request:
+def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> RunRequest:
     """Check a composed configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
 
     Raises ``RequestError`` for the first invalid value.
     """
     check_range("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
-    threads, storage = threads_of(cfg), archive_settings_of(cfg.archive)
+    threads, storage = resolve_thread_count(cfg), build_archive_options(cfg.archive)
     tournament = cfg.agents is not None
-    rules = named_rules(rules_of(plain(cfg.rules)), choices["rules"])
-    agents = _tournament(cfg.agents, overrides, storage) if tournament else _match(cfg, choices, storage)
+    rules = name_rules(build_rules(to_plain_dict(cfg.rules)), choices["rules"])
+    agents = (
+        _build_tournament_agents(cfg.agents, overrides, storage)
+        if tournament
+        else _build_match_agents(cfg, choices, storage)
+    )
     spec = RunSpec(
         rules=rules,
         agents=agents,
@@ -53,20 +57,20 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         opening_plies=cfg.opening_plies,
         seats=cfg.seats,
     )
-    games = cfg.games + cfg.games % spec.games_a_pair
-    notes = rounding_notes("games", cfg.games, games)
+    games = cfg.games + cfg.games % spec.games_per_pair
+    notes = describe_rounding("games", cfg.games, games)
     if any(agent.params.get("policy", "") is None for agent in agents):
-        from runners.config.agent_policies import untrained  # most runs need none
+        from runners.config.agent_policies import describe_untrained_agents  # most runs need none
 
-        notes += (*untrained(agents),)
-    return Request(spec, games, threads, storage, cfg.progress, cfg.keep_going, executor_of(cfg), notes)
+        notes += (*describe_untrained_agents(agents),)
+    return RunRequest(spec, games, threads, storage, cfg.progress, cfg.keep_going, build_executor(cfg), notes)
 
 
-def _match(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveSettings) -> tuple[AgentSpec, ...]:
+def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveOptions) -> tuple[AgentSpec, ...]:
     """The two agents of a match."""
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
     one, two = (
-        agent_from_settings(name, plain(cfg[seat]), settings_of("agent", name), storage.root, True)
+        agent_from_settings(name, to_plain_dict(cfg[seat]), load_option("agent", name), storage.root, True)
         for seat, name in chosen.items()
     )
     if one.label == two.label and one != two:
@@ -77,13 +81,15 @@ def _match(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveSettings
     return one, two
 
 
-def _tournament(entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveSettings) -> tuple[AgentSpec, ...]:
+def _build_tournament_agents(
+    entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveOptions
+) -> tuple[AgentSpec, ...]:
     """The agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(f"{override} has no effect: agents=[…] names all players; leave one of the two out")
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
-    found = [agent_of(value, storage.root, trusted=True) for value in values]
+    found = [agent_from_entry(value, storage.root, trusted=True) for value in values]
     if len(found) < 2:
         match = f"qarena run {shlex.quote(found[0].label if found else 'mcts')} random"
         raise RequestError(f"{len(found)} agent is named: name two for a match, {match}, or more for a tournament")
@@ -103,45 +109,45 @@ def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
     return tuple(combinations(range(agents), 2))
 
 
-def rounding_notes(key: str, asked: int, games: int) -> tuple[str, ...]:
+def describe_rounding(key: str, asked: int, games: int) -> tuple[str, ...]:
     """The remark for the user that an odd number of games was rounded up to ``games``; none if it was not."""
     if asked == games:
         return ()
     return (f"{key}={asked} is odd; games come in pairs with the seats swapped, so {games} will be played",)
 
 
-def archive_settings_of(archive: DictConfig) -> ArchiveSettings:
+def build_archive_options(archive: DictConfig) -> ArchiveOptions:
     """The node ``archive`` of a checked configuration as a value."""
-    return ArchiveSettings(**{**plain(archive), "root": location_of(archive.root)})
+    return ArchiveOptions(**{**to_plain_dict(archive), "root": parse_location(archive.root)})
 
 
-def threads_of(cfg: DictConfig) -> int:
+def resolve_thread_count(cfg: DictConfig) -> int:
     """The number of threads that a checked configuration asks for; null is one for each core."""
     return cfg.threads or available_cores()
 
 
-def executor_of(cfg: DictConfig) -> Executor:
+def build_executor(cfg: DictConfig) -> Executor:
     """The executor that a configuration chooses by its keys ``executor`` and ``ray``.
 
     Raises ``RequestError`` for one that does not exist or lacks its extra, and for keys without effect.
     """
-    changed = [key for key, value in plain(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
-    if changed and "${ray" not in str(plain(cfg.executor, resolve=False)):
+    changed = [key for key, value in to_plain_dict(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
+    if changed and "${ray" not in str(to_plain_dict(cfg.executor, resolve=False)):
         raise RequestError(f"ray.{changed[0]}={cfg.ray[changed[0]]} has no effect: choose executor=ray too")
-    executor: Executor = made_of("executor", plain(cfg.executor), Executor, trusted=True)
+    executor: Executor = instantiate("executor", to_plain_dict(cfg.executor), Executor, trusted=True)
     return executor
 
 
-def executor_named(name: str, ray_address: str | None) -> Executor:
+def load_executor(name: str, ray_address: str | None) -> Executor:
     """The executor of ``conf/executor/NAME.yaml``, for commands that Hydra does not carry out. Raises as above."""
-    known = as_written("executor")
+    known = load_raw_options("executor")
     if name not in known:
-        raise RequestError(f"--executor {name} does not exist{nearest(name, known)}")
+        raise RequestError(f"--executor {name} does not exist{describe_valid_names(name, known)}")
     ray = RayConfig() if ray_address is None else RayConfig(ray_address)
-    return executor_of(OmegaConf.create({"executor": known[name], "ray": OmegaConf.structured(ray)}))
+    return build_executor(OmegaConf.create({"executor": known[name], "ray": OmegaConf.structured(ray)}))
 
 
-def named_rules(rules: Rules, preset: str) -> Rules:
+def name_rules(rules: Rules, preset: str) -> Rules:
     """The rules, named after ``preset`` and the keys that differ from it, unless they have a name of their own."""
     chosen, own = asdict(rules), asdict(load_rules(preset))
-    return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules
+    return replace(rules, name=format_label(rules.name, chosen, own)) if rules.name == own["name"] else rules

@@ -15,12 +15,12 @@ from msgspec import Meta
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from analytics import DEFAULT_ARCHIVE
-from quarto.errors import RequestError, nearest
-from runners.arena.storage import OTHER_CODE, ArchiveSettings
+from quarto.errors import RequestError, describe_valid_names
+from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
 
 if TYPE_CHECKING:
     pass
-from runners.config.options import names
+from runners.config.options import list_options
 
 MAX_OPENING_PLIES = 15
 
@@ -47,10 +47,10 @@ class ArchiveConfig:
     """The keys of ``conf/archive``; see ``ArchiveSettings`` for what each means."""
 
     root: str = str(DEFAULT_ARCHIVE)
-    shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveSettings.shard_games
-    shard_seconds: Annotated[float, Meta(ge=0)] = ArchiveSettings.shard_seconds
-    other_code: Annotated[str, OTHER_CODE] = ArchiveSettings.other_code
-    thoughts: bool = ArchiveSettings.thoughts
+    shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveOptions.shard_games
+    shard_seconds: Annotated[float, Meta(ge=0)] = ArchiveOptions.shard_seconds
+    other_code: Annotated[str, OTHER_CODE_ACTIONS] = ArchiveOptions.other_code
+    thoughts: bool = ArchiveOptions.thoughts
 
 
 @dataclass
@@ -174,7 +174,7 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:
         if key not in (*hints, "hydra"):
-            raise RequestError(f"key '{prefix}{key}' does not exist{nearest(key, hints)}")
+            raise RequestError(f"key '{prefix}{key}' does not exist{describe_valid_names(key, hints)}")
     for key, hint in hints.items():
         if key not in keys:
             raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
@@ -183,7 +183,7 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
         if hint is Any and not OmegaConf.is_dict(node[key]):  # the option of a group
             group = f"agent@{key}" if key in ("a", "b") else key
             wrong = "is missing" if node[key] is None else f"is how to choose one: {key}={node[key]} is no option"
-            raise RequestError(f"{group}=NAME {wrong}{nearest('', names(group.partition('@')[0]))}")
+            raise RequestError(f"{group}=NAME {wrong}{describe_valid_names('', list_options(group.partition('@')[0]))}")
         for declared in get_args(hint)[1:] if node[key] is not None else ():
             if isinstance(declared, Meta):
                 least, most = (usual if it is None else it for usual, it in ((-inf, declared.ge), (inf, declared.le)))
@@ -202,4 +202,4 @@ def check_range(key: str, value: float, least: float, most: float) -> None:
 def check_choice(key: str, value: str, valid: Sequence[str]) -> None:
     """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
     if value not in valid:
-        raise RequestError(f"{key}={value} does not exist{nearest(str(value), valid)}")
+        raise RequestError(f"{key}={value} does not exist{describe_valid_names(str(value), valid)}")

@@ -25,44 +25,49 @@ from msgspec import structs
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agents.base.parameters import as_typed
+from agents.base.parameters import format_parameter
 from analytics.questions.columns import ResultColumn
 from analytics.store.archive import Archive
-from analytics.store.files.backend import location_of
-from analytics.store.records import JsonRecord, SweepJob, dump, load, typed
+from analytics.store.files.backend import parse_location
+from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
 from quarto.errors import ArenaError, RequestError
-from runners.config.application import LAUNCH, Application, say_how_to_resume, where_typed
-from runners.config.arguments import Arguments
+from runners.config.application import LAUNCH_VARIABLE, Application, enter_launch_folder, print_resume_hint
+from runners.config.arguments import CommandArguments
 from runners.config.labels import quote
-from runners.config.objectives import Target
-from runners.config.options import find_own_modules
+from runners.config.objectives import SweepTarget
+from runners.config.options import add_user_folders_to_path
 from runners.terminal import console
 
 # Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
 # a study.
-WITHOUT_EFFECT = re.compile(
+NO_EFFECT_OVERRIDE = re.compile(
     r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress="
     r"|keep_going=|executor[.=]|ray[.])"
 )
 # By default the plugin joins whatever cluster it finds, reports its start, has a web server, and limits the memory for
 # objects, which Ray refuses if it joins a cluster.
 RAY_KEY = "hydra.launcher.ray.init"
-RAY = {"address": "local", "include_dashboard": "false", "logging_level": "error", "object_store_memory": "null"}
-BEST = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
+RAY_DEFAULTS = {
+    "address": "local",
+    "include_dashboard": "false",
+    "logging_level": "error",
+    "object_store_memory": "null",
+}
+STUDY_RESULT_FILE = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
 
 
-def sweep_id(arguments: Sequence[str], config: str = "run") -> str:
+def compute_sweep_id(arguments: Sequence[str], config: str = "run") -> str:
     """The id of a sweep. It does not depend on the order of overrides, nor on what has no effect on its jobs.
 
     It does depend on the sweeper, which decides what the jobs are.
     """
-    kept = sorted(argument for argument in arguments if not WITHOUT_EFFECT.match(argument))
+    kept = sorted(argument for argument in arguments if not NO_EFFECT_OVERRIDE.match(argument))
     return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 
-def record_name(job: int | str) -> str:
+def format_record_name(job: int | str) -> str:
     """The name of a job's record in its output folder. Jobs of other launches have others in the same folder."""
-    return f"job-{os.environ[LAUNCH].replace('/', '-')}-{job}.json"
+    return f"job-{os.environ[LAUNCH_VARIABLE].replace('/', '-')}-{job}.json"
 
 
 @dataclass(frozen=True)
@@ -70,71 +75,81 @@ class Sweep:
     """A sweep that this process starts."""
 
     folder: Path  # absolute; it may have served another sweep before
-    created: Sequence[Path]  # the folders that did not exist, inner ones first
+    created_folders: Sequence[Path]  # the folders that did not exist, inner ones first
     overrides: Sequence[str]  # all that Hydra is told
-    view: str  # whose view the table takes
-    best: Target | None  # that Optuna seeks
+    table_subtitle: str  # whose view the table takes
+    study_target: SweepTarget | None  # that Optuna seeks
 
     @staticmethod
-    def of(first: DictConfig, asked: Arguments, target: Target | None, application: Application) -> Sweep:
+    def from_request(
+        first: DictConfig, asked: CommandArguments, target: SweepTarget | None, application: Application
+    ) -> Sweep:
         """The sweep that a request asks for; ``first`` is the configuration of its first job.
 
         Raises ``RequestError`` for a launcher or a sweeper that cannot work here.
         """
         folder = Path(first.hydra.sweep.dir).absolute()
         created = [each for each in (folder, *folder.parents) if not each.exists()]
-        name = sweep_id([*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], application.config)
+        name = compute_sweep_id(
+            [*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], application.config_name
+        )
         more = [f"hydra.sweep.dir={quote(str(folder))}"]  # jobs may run in another current folder, or at another time
         if not any(each.startswith("sweep.id=") for each in asked.overrides):
             more.append(f"sweep.id={quote(name)}")  # quoted, because an id of digits and an e is no number
-        more += _for_launcher(first, asked.overrides)
+        more += _build_launcher_overrides(first, asked.overrides)
         if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
-            more += _for_optuna(first, asked.overrides, target, name)
-        return Sweep(folder, created, [*asked.overrides, *more], application.view, target if is_study else None)
+            more += _build_optuna_overrides(first, asked.overrides, target, name)
+        return Sweep(
+            folder, created, [*asked.overrides, *more], application.table_subtitle, target if is_study else None
+        )
 
-    def jobs(self) -> list[Job]:
+    def read_jobs(self) -> list[Job]:
         """This launch's jobs that have ended, in the order of their numbers."""
-        found = (load(path, Job) for path in self.folder.rglob(record_name("*")))
+        found = (load_record(path, Job) for path in self.folder.rglob(format_record_name("*")))
         return sorted(found, key=lambda each: each.record.job)
 
-    def withdraw(self) -> None:
+    def remove_folders(self) -> None:
         """Remove the folder of a sweep that Hydra refused before its first job."""
         (self.folder / "multirun.yaml").unlink(missing_ok=True)
-        for each in self.created:
+        for each in self.created_folders:
             with suppress(OSError):  # it is not empty
                 each.rmdir()
 
-    def report(self) -> int:
+    def print_report(self) -> int:
         """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
-        jobs = self.jobs()
+        jobs = self.read_jobs()
         failures = [each for each in jobs if each.record.status == "failed"]
         for each in failures:
             with suppress(ArenaError):  # there may be no archive
-                each.store()
+                each.write_record()
         for each in jobs[:: max(1, len(jobs) - 1)]:  # the first and the last: whichever job is lost later is missed
             with suppress(ArenaError):
-                each.store(jobs=jobs[-1].record.job + 1)
-        if any(each.rows for each in jobs):
-            title = f"Sweep ({self.view})" if self.view else "Sweep"
-            console.show([console.tabulated([*_settings(jobs), *_results(jobs)], title)])
+                each.write_record(jobs=jobs[-1].record.job + 1)
+        if any(each.row_count for each in jobs):
+            title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
+            console.print_tables(
+                [console.build_table([*_build_setting_columns(jobs), *_build_result_columns(jobs)], title)]
+            )
             question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
-            for root in dict.fromkeys(each.archive for each in jobs if each.rows):
-                console.print_line(f"  {console.sql_command(question, location_of(root))}")
+            for root in dict.fromkeys(each.archive for each in jobs if each.row_count):
+                console.print_line(f"  {console.format_sql_command(question, parse_location(root))}")
         for note in (f"job {each.record.job} {note}" for each in jobs for note in each.notes):
             console.print_note(note)
         for each in failures:
-            console.print_note(each.failure)
+            console.print_note(each.failure_message)
         if failures:
-            count = f"{len(failures)} of {console.number_of(len(jobs), 'job')}"
+            count = f"{len(failures)} of {console.format_count(len(jobs), 'job')}"
             console.print_note(f"{count} failed; the same command again plays only what is missing")
-        if self.best and (self.folder / BEST).exists():
-            found = OmegaConf.load(self.folder / BEST)
+        if self.study_target and (self.folder / STUDY_RESULT_FILE).exists():
+            found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
             settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
-            console.print_line(f"Best of the study: {settings} ({self.best.name} {self.best.text(found.best_value)})")
+            console.print_line(
+                f"Best of the study: {settings} ({self.study_target.name} {self.study_target.format_value(found.best_value)})"
+            )
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 
-def _for_launcher(first: DictConfig, overrides: Sequence[str]) -> list[str]:
+def _build_launcher_overrides(first: DictConfig, overrides: Sequence[str]) -> list[str]:
     """Further overrides that the launcher of a sweep needs.
 
     Raises ``RequestError`` for a launcher that cannot work here.
@@ -151,13 +166,15 @@ def _for_launcher(first: DictConfig, overrides: Sequence[str]) -> list[str]:
     if launcher != "ray":
         return []
     given = [override.lstrip("+").partition("=")[0] for override in overrides]
-    more = [f"++{RAY_KEY}.{name}={value}" for name, value in RAY.items() if f"{RAY_KEY}.{name}" not in given]
+    more = [f"++{RAY_KEY}.{name}={value}" for name, value in RAY_DEFAULTS.items() if f"{RAY_KEY}.{name}" not in given]
     # Processes of a cluster that is there already need the environment variables that jobs read.
     own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
     return [*more, *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quote(value)}" for name, value in own.items())]
 
 
-def _for_optuna(first: DictConfig, overrides: Sequence[str], target: Target | None, name: str) -> list[str]:
+def _build_optuna_overrides(
+    first: DictConfig, overrides: Sequence[str], target: SweepTarget | None, name: str
+) -> list[str]:
     """Further overrides that the sweeper of Optuna needs: the direction, and a name for the study.
 
     Raises ``RequestError`` if there is nothing to optimise, or in the other direction.
@@ -188,40 +205,42 @@ class Job(JsonRecord, frozen=True):
     notes: Sequence[str] = ()  # what to know about its rows
 
     @staticmethod
-    def begun(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
+    def from_config(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
         """The job that Hydra is about to run, which asks for ``games`` games of each pairing."""
         settings = list_settings(cfg, hydra_cfg)
         asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": settings, "games": max(0, games)}
-        return Job(hydra_cfg.runtime.output_dir, str(cfg.archive.root), typed(asked | {"status": "failed"}, SweepJob))
+        return Job(
+            hydra_cfg.runtime.output_dir, str(cfg.archive.root), convert_values(asked | {"status": "failed"}, SweepJob)
+        )
 
-    def failed(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """Record that a job failed, and print why; ``Sweep.report`` prints it again at the end."""
         text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
-        console.print_note(self.keep(error=" ".join(text.split())).failure)
+        console.print_note(self.write_outcome(error=" ".join(text.split())).failure_message)
 
-    def keep(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
+    def write_outcome(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
         """Write the job with its rows and with these fields of its record, and return it."""
         job = structs.replace(self, columns=columns, notes=notes, record=structs.replace(self.record, **outcome))
-        (Path(self.folder) / record_name(self.record.job)).write_bytes(dump(job))
+        (Path(self.folder) / format_record_name(self.record.job)).write_bytes(encode_record(job))
         try:
-            job.store()
+            job.write_record()
         except ArenaError:
             if job.record.status != "failed":  # a job may have failed because of its archive
                 raise
         return job
 
-    def store(self, **changed: Any) -> None:
+    def write_record(self, **changed: Any) -> None:
         """Write its record into its archive."""
-        Archive.open(location_of(self.archive)).save_sweep_job(structs.replace(self.record, **changed))
+        Archive.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changed))
 
     @property
-    def failure(self) -> str:
+    def failure_message(self) -> str:
         """Why it failed."""
         settings = " ".join(f"{key}={value}" for key, value in self.record.overrides.items())
         return f"job {self.record.job} failed ({settings}): {self.record.error}"
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Its rows in the table."""
         return len(self.columns[0].texts) if self.columns else 0
 
@@ -233,45 +252,45 @@ def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
     for override in given:
         key, equals, text = override.lstrip("+").partition("=")
         if equals and not key.startswith("~") and key != "sweep.id":
-            settings[key] = _setting(cfg, hydra_cfg.runtime.choices, key, text)
+            settings[key] = _format_setting(cfg, hydra_cfg.runtime.choices, key, text)
     return settings
 
 
-def _setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
+def _format_setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
     """The value of a key in a job as a text; of a group the option that was chosen."""
     if key in choices:
-        return as_typed(choices[key])
+        return format_parameter(choices[key])
     with suppress(OmegaConfBaseException):  # the job itself says why a value cannot be found
         value = OmegaConf.select(cfg, key)
         if not OmegaConf.is_config(value):
-            return as_typed(value)
+            return format_parameter(value)
         return json.dumps(OmegaConf.to_container(value, resolve=True), ensure_ascii=False, separators=(",", ":"))
     return text
 
 
-def carry_out(application: Application, cfg: DictConfig) -> float | None:
+def run_sweep_job(application: Application, cfg: DictConfig) -> float | None:
     """Hydra's task in a sweep: carry out a job, keep its outcome for the table at the end, return its value."""
-    find_own_modules()  # this may be a process that a launcher started
-    with where_typed():
+    add_user_folders_to_path()  # this may be a process that a launcher started
+    with enter_launch_folder():
         hydra_cfg = HydraConfig.get()
-        job = Job.begun(cfg, hydra_cfg, application.games(cfg))
+        job = Job.from_config(cfg, hydra_cfg, application.count_requested_games(cfg))
         try:
-            finished = application.ready(cfg, hydra_cfg)()
+            finished = application.check_and_prepare(cfg, hydra_cfg)()
         except Exception as error:
-            job.failed(error)
+            job.record_failure(error)
             raise
         except KeyboardInterrupt:
-            job.keep(status="interrupted")
+            job.write_outcome(status="interrupted")
             raise
-        status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
+        status, judged = "interrupted" if finished.interrupted else "complete", finished.objective_value
         recorded = judged._asdict() if judged else {}
-        job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
+        job.write_outcome(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
     if finished.stopped:
-        sys.exit(say_how_to_resume())
+        sys.exit(print_resume_hint())
     return judged and judged.value
 
 
-def _results(jobs: Sequence[Job]) -> list[ResultColumn]:
+def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
     """The columns of all jobs' rows; a job that lacks one has empty texts in it."""
     own = [{column.heading: column for column in each.columns} for each in jobs]
     forms = {heading: column for columns in own for heading, column in columns.items()}
@@ -280,7 +299,7 @@ def _results(jobs: Sequence[Job]) -> list[ResultColumn]:
             texts=[
                 text
                 for job, columns in zip(jobs, own, strict=True)
-                for text in (columns[heading].texts if heading in columns else [""] * job.rows)
+                for text in (columns[heading].texts if heading in columns else [""] * job.row_count)
             ],
             right=all(columns[heading].right for columns in own if heading in columns),
         )
@@ -288,10 +307,10 @@ def _results(jobs: Sequence[Job]) -> list[ResultColumn]:
     ]
 
 
-def _settings(jobs: Sequence[Job]) -> list[ResultColumn]:
+def _build_setting_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
     """The columns of each row's job number and of the settings that vary between jobs."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.record.overrides))
     varied = [key for key in keys if len({job.record.overrides.get(key) for job in jobs}) > 1] or keys
-    rows = [job.record for job in jobs for _ in range(job.rows)]
+    rows = [job.record for job in jobs for _ in range(job.row_count)]
     settings = [ResultColumn(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
     return [ResultColumn("job", [str(job.job) for job in rows]), *settings]

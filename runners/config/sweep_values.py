@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from quarto.errors import RequestError
 from runners.config.labels import quote_foreign_words
 
-MOST_TEXTS = 40  # values of a key, numbers excepted, that are checked before the first job: 10 ms each
+MAX_CHECKED_TEXTS = 40  # values of a key, numbers excepted, that are checked before the first job: 10 ms each
 
 
 def parse_overrides(texts: Iterable[str]) -> list[Override]:
@@ -29,35 +29,35 @@ def parse_overrides(texts: Iterable[str]) -> list[Override]:
     return OverridesParser.create(hydra.config_loader() if hydra.is_initialized() else None).parse_overrides([*texts])
 
 
-def first_value(override: Override) -> str:
+def keep_first_value(override: Override) -> str:
     """An override that is no sweep, with the first of its values. Raises ``RequestError`` if it has none."""
     if not override.is_sweep_override():
         return str(override.input_line)
     value = override.value()
-    first = value.start if isinstance(value, IntervalSweep) else next(_texts(override), None)
+    first = value.start if isinstance(value, IntervalSweep) else next(_format_values(override), None)
     if first is None:
         raise RequestError(f"{override.input_line} stands for no value, so no job would run: write at least one")
     return f"{override.get_key_element()}={first}"
 
 
-def first_values(given: Sequence[Override]) -> list[str]:
+def keep_first_values(given: Sequence[Override]) -> list[str]:
     """Overrides that are no sweeps, with the first of their values; of the same key the last."""
-    return list({override.get_key_element(): first_value(override) for override in given}.values())
+    return list({override.get_key_element(): keep_first_value(override) for override in given}.values())
 
 
 def list_values(override: Override) -> list[str]:
     """List the texts of an override's values, in the order of its jobs."""
     if override.is_sweep_override():
-        return [f"{override.get_key_element()}={text}" for text in _texts(override)]
+        return [f"{override.get_key_element()}={text}" for text in _format_values(override)]
     return [f"{override.get_key_element()}={override.get_value_element_as_str()}"]
 
 
-def _texts(override: Override) -> Iterator[str]:
+def _format_values(override: Override) -> Iterator[str]:
     """The values of a sweep as texts; names of options from ``glob`` may have letters that Hydra's grammar lacks."""
     return map(quote_foreign_words, override.sweep_string_iterator())
 
 
-def other_configurations(config: str, first: DictConfig, given: Sequence[Override]) -> Iterator[DictConfig]:
+def compose_other_configs(config: str, first: DictConfig, given: Sequence[Override]) -> Iterator[DictConfig]:
     """Yield the first job's configuration with each other value that needs a check, one value at a time.
 
     Of numbers these are the least and the greatest, because what is refused of numbers are ranges. Of texts they are
@@ -69,19 +69,19 @@ def other_configurations(config: str, first: DictConfig, given: Sequence[Overrid
         choices = first.hydra.runtime.choices
         is_group = override.package is not None or override.key_or_group in choices
         is_simple = override.type is OverrideType.CHANGE and not (is_group or override.is_hydra_override())
-        typed = first_value(override)
-        for text in _values_to_check(override.sweep_iterator(), is_group):
+        typed = keep_first_value(override)
+        for text in _select_values_to_check(override.sweep_iterator(), is_group):
             setting = f"{override.get_key_element()}={text}"
             if setting == typed:
                 continue
             if is_simple:
-                yield _with_value(first, setting)
+                yield _replace_value(first, setting)
             else:
-                others = [other for other in first_values(given) if other != typed]
+                others = [other for other in keep_first_values(given) if other != typed]
                 yield compose(config, [*others, setting], return_hydra_config=True)
 
 
-def _values_to_check(values: Iterable[Any], every: bool) -> list[str]:
+def _select_values_to_check(values: Iterable[Any], every: bool) -> list[str]:
     """The texts of the values that stand for all; ``every``: all of them."""
     numbers: dict[type, list[float]] = {int: [], float: []}
     others: dict[str, None] = {}
@@ -91,10 +91,10 @@ def _values_to_check(values: Iterable[Any], every: bool) -> list[str]:
         else:
             others[quote_foreign_words(Transformer.str(value))] = None
     extremes = [extreme for some in numbers.values() if some for extreme in (min(some), max(some))]
-    return [*([*others] if every else [*others][:MOST_TEXTS]), *dict.fromkeys(map(str, extremes))]
+    return [*([*others] if every else [*others][:MAX_CHECKED_TEXTS]), *dict.fromkeys(map(str, extremes))]
 
 
-def _with_value(first: DictConfig, setting: str) -> DictConfig:
+def _replace_value(first: DictConfig, setting: str) -> DictConfig:
     """The first job's configuration with another value of a key, set as Hydra sets it."""
     (override,) = parse_overrides([setting])
     cfg = copy.deepcopy(first)

@@ -9,33 +9,33 @@ from pathlib import Path, PurePath
 
 import polars as pl
 
-from analytics.exact.tablebase import largest_for
+from analytics.exact.tablebase import find_largest_tablebase
 from analytics.questions.columns import (
     ResultColumn,
     Table,
-    column,
-    half_points,
-    interval,
-    intervals,
-    percent,
-    ranked,
-    words,
+    format_half_points,
+    format_interval,
+    format_percent,
+    interval_column,
+    number_column,
+    ranking_columns,
+    text_column,
 )
 from analytics.statistics.tally import Estimate
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.store.policy_cards import TABLE, cards, read_card
+from analytics.store.policy_cards import TABLE, load_card, load_cards
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.exact.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, carry_out
-from runners.hosting.interruption import exit_code, interruptible
+from runners.exact.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, judge_agents
+from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import write
+from runners.terminal.tables import output_frame
 
-KINDS = ("turn", "placement", "gift")
-KNOWLEDGE = (TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
-PAGE = """# How close to perfect: all agents
+DECISION_KINDS = ("turn", "placement", "gift")
+KNOWLEDGE_FILES = (TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
+PAGE_TEMPLATE = """# How close to perfect: all agents
 
 ```
 {command}
@@ -60,7 +60,7 @@ shows how to judge a policy of your own.
 """
 
 
-def frame_of(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
+def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
     """One row for each agent, kind, source and number of pieces; the games against the oracle are in each of them."""
     return pl.concat(
         each.figures.select(
@@ -68,7 +68,7 @@ def frame_of(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
             pl.all(),
             pl.lit(each.games.games, pl.Int64).alias("oracle_games"),
             *(
-                pl.lit(each.draws and getattr(each.draws, end), pl.Float64).alias(name)
+                pl.lit(each.draw_estimate and getattr(each.draw_estimate, end), pl.Float64).alias(name)
                 for name, end in (("draws", "mean"), ("draws_low", "low"), ("draws_high", "high"))
             ),
             pl.lit(each.turns_a_second).alias("turns_a_second"),
@@ -77,61 +77,61 @@ def frame_of(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
     )
 
 
-def show(judged: Verdicts, wide: bool | None = None) -> None:
+def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
     """Print a line on each agent, then its decisions by pieces on the board."""
-    verdicts, positions = by_regret(judged.verdicts), judged.positions
-    turns, placements, gifts = (_totals(verdicts, kind) for kind in KINDS)
+    verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
+    turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
-        *ranked([each.agent.label for each in verdicts]),
-        column("optimal, %", turns["optimal"], percent),
-        column("regret", turns["regret"], half_points),
-        intervals(turns["regret_low"], turns["regret_high"], half_points, spare=2),
-        column("of placements", placements["regret"], half_points, spare=1),
-        column("of gifts", gifts["regret"], half_points, spare=1),
+        *ranking_columns([each.agent.label for each in verdicts]),
+        number_column("optimal, %", turns["optimal"], format_percent),
+        number_column("regret", turns["regret"], format_half_points),
+        interval_column(turns["regret_low"], turns["regret_high"], format_half_points, spare=2),
+        number_column("of placements", placements["regret"], format_half_points, spare=1),
+        number_column("of gifts", gifts["regret"], format_half_points, spare=1),
     ]
-    played = any(each.draws for each in verdicts)
+    played = any(each.draw_estimate for each in verdicts)
     if played:
-        draws = [each.draws or Estimate(0.0, 0.0, 0.0) for each in verdicts]
+        draws = [each.draw_estimate or Estimate(0.0, 0.0, 0.0) for each in verdicts]
         columns += [
-            column("draws, %", [each.mean for each in draws], percent),
-            intervals([each.low for each in draws], [each.high for each in draws], spare=3),
+            number_column("draws, %", [each.mean for each in draws], format_percent),
+            interval_column([each.low for each in draws], [each.high for each in draws], spare=3),
         ]
     where = f"{len(positions.logged):,} positions ({positions.rules.name} rules)"
     title = f"Turns in {where}: regret in half-points{', draws v oracle' if played else ''}"
-    console.show([console.tabulated(columns, title)], wide=wide)
-    console.show([console.tabulated(_by_pieces(verdicts), "By pieces on the board")], wide=wide)
+    console.print_tables([console.build_table(columns, title)], wide=wide)
+    console.print_tables([console.build_table(_build_piece_columns(verdicts), "By pieces on the board")], wide=wide)
 
 
-def judge_and_show(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
+def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
     """Judge agents and print or write the verdicts, or the page of all of them. Returns the exit code."""
-    with interruptible() as stop:
-        found = carry_out(request, options, stop)
+    with stop_on_signal() as stop:
+        found = judge_agents(request, options, stop)
     if found is None:
         console.print_note("interrupted: no agent is judged; run the same command again")
         return exit_code()
     if page_file:
         command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-        write_file(page_file, page(found, options, command, request.root).encode())
+        write_file(page_file, render_page(found, options, command, request.root).encode())
     elif table.is_printed:
-        show(found, table.wide)
+        print_verdicts(found, table.wide)
     else:
-        write(frame_of(found.verdicts), table)
+        output_frame(build_verdict_frame(found.verdicts), table)
     return 0
 
 
-def by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
+def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
     """Verdicts by the mean regret of a turn, the least first; then by the label."""
-    return sorted(verdicts, key=lambda each: (_totals([each], "turn")["regret"][0], each.agent.label))
+    return sorted(verdicts, key=lambda each: (_select_totals([each], "turn")["regret"][0], each.agent.label))
 
 
-def _totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
+def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
     """A row an agent with the figures of all its decisions of a kind; null where it had none."""
     whole = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
     found = (verdict.figures.filter(whole) for verdict in verdicts)
     return pl.concat(rows if len(rows) else rows.clear(1) for rows in found)
 
 
-def _by_pieces(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
+def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
     """Columns with a row for each agent and number of pieces on the board."""
     labelled = (each.figures.with_columns(agent=pl.lit(each.agent.label)) for each in verdicts)
     figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
@@ -139,25 +139,25 @@ def _by_pieces(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
     rows = pl.concat(part.sort("pieces") for part in rows.partition_by("agent", maintain_order=True))
     placements, gifts = (
         rows.join(figures.filter(pl.col("kind") == kind), on=("agent", "pieces"), how="left", maintain_order="left")
-        for kind in KINDS[1:]
+        for kind in DECISION_KINDS[1:]
     )
     return [
-        words("agent", rows["agent"]),
-        column("pieces", rows["pieces"]),
-        column("placements", placements["decisions"], spare=1),
-        column("optimal, %", placements["optimal"], percent),
-        column("regret", placements["regret"], half_points),
-        column("gifts", gifts["decisions"], spare=1),
-        column("optimal, %", gifts["optimal"], percent),
-        column("regret", gifts["regret"], half_points),
+        text_column("agent", rows["agent"]),
+        number_column("pieces", rows["pieces"]),
+        number_column("placements", placements["decisions"], spare=1),
+        number_column("optimal, %", placements["optimal"], format_percent),
+        number_column("regret", placements["regret"], format_half_points),
+        number_column("gifts", gifts["decisions"], spare=1),
+        number_column("optimal, %", gifts["optimal"], format_percent),
+        number_column("regret", gifts["regret"], format_half_points),
     ]
 
 
-def page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
+def render_page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
     """The leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
-    verdicts = by_regret(judged.verdicts)
-    turns, placements, gifts = (_totals(verdicts, kind) for kind in KINDS)
-    head = PAGE.format(
+    verdicts = sort_by_regret(judged.verdicts)
+    turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
+    head = PAGE_TEMPLATE.format(
         command=shlex.join(command),
         positions=len(judged.positions.logged),
         rules=judged.positions.rules.name,
@@ -167,43 +167,43 @@ def page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: 
         plies=OPENING_PLIES,
         reach=(turns["regret_high"] - turns["regret"]).max(),
     )
-    draws, rules = [each.draws for each in verdicts], judged.positions.rules
-    sizes = [bytes_of(each.agent, root, rules) for each in verdicts]
-    commands = commands_of([each.agent for each in judged.verdicts], root)
+    draws, rules = [each.draw_estimate for each in verdicts], judged.positions.rules
+    sizes = [compute_knowledge_bytes(each.agent, root, rules) for each in verdicts]
+    commands = list_commands([each.agent for each in judged.verdicts], root)
     columns = [
-        column("", range(1, len(verdicts) + 1)),
-        words("agent", [f"`{each.agent.label}`" for each in verdicts]),
-        column("optimal", turns["optimal"], percent),
-        column("regret", turns["regret"], half_points),
-        column("of placements", placements["regret"], half_points),
-        column("of gifts", gifts["regret"], half_points),
-        ResultColumn("draws", [percent(each.mean) if each else "" for each in draws]),
-        ResultColumn("95 % interval", [interval(each.low, each.high) if each else "" for each in draws]),
-        column("turns/s", [float(f"{each.turns_a_second:.2g}") for each in verdicts], "{:,.0f}".format),
+        number_column("", range(1, len(verdicts) + 1)),
+        text_column("agent", [f"`{each.agent.label}`" for each in verdicts]),
+        number_column("optimal", turns["optimal"], format_percent),
+        number_column("regret", turns["regret"], format_half_points),
+        number_column("of placements", placements["regret"], format_half_points),
+        number_column("of gifts", gifts["regret"], format_half_points),
+        ResultColumn("draws", [format_percent(each.mean) if each else "" for each in draws]),
+        ResultColumn("95 % interval", [format_interval(each.low, each.high) if each else "" for each in draws]),
+        number_column("turns/s", [float(f"{each.turns_a_second:.2g}") for each in verdicts], "{:,.0f}".format),
         ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
     ]
     made = ["", "## The policies", "", "```", *commands, "```"] if commands else []
     return head + "\n".join([Table("", columns).markdown, *made]) + "\n"
 
 
-def bytes_of(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
+def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
     """The bytes of the files that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
-        card = read_card(Archive.open(root), agent.policy_id)
-        sizes += [card.files[name].bytes for name in KNOWLEDGE if name in card.files]
-    base = largest_for(rules) if hasattr(agent.build(), "equip") else None
+        card = load_card(Archive.open(root), agent.policy_id)
+        sizes += [card.files[name].bytes for name in KNOWLEDGE_FILES if name in card.files]
+    base = find_largest_tablebase(rules) if hasattr(agent.build(), "equip") else None
     return sum(sizes) + (base.card.bytes if base else 0) or None
 
 
-def commands_of(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
+def list_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
     """The commands that played the games of the agents' policies and learned these, as they were typed, each once."""
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:
         return []
     archive = Archive.open(root)
-    learned = [card.learned for card in cards(archive) if card.policy_id in policy_ids]
-    known = {record.run_id: record for record in archive.runs()}
+    learned = [card.learned for card in load_cards(archive) if card.policy_id in policy_ids]
+    known = {record.run_id: record for record in archive.load_runs()}
     used = (known[run_id] for each in learned for run_id in each["run_ids"] if run_id in known)
     played = [record.command for record in used if not record.training]
     return list(dict.fromkeys([*played, *(str(each["command"]) for each in learned)]))

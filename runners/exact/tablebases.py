@@ -14,43 +14,50 @@ import typer
 from numpy.typing import NDArray
 
 from analytics.exact import tablebase_build
-from analytics.exact.tablebase import Card, Tablebase, largest_for, open_tablebase, same_game, tablebases
-from analytics.exact.tablebase_build import BuildJob, Chunks, solved
-from analytics.exact.theory import report
-from analytics.questions.columns import Table, column, words
+from analytics.exact.tablebase import (
+    Tablebase,
+    TablebaseCard,
+    find_largest_tablebase,
+    has_same_game,
+    list_tablebases,
+    open_tablebase,
+)
+from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_chunk
+from analytics.exact.theory import render_theory_page
+from analytics.questions.columns import Table, number_column, text_column
 from quarto.errors import RequestError
 from quarto.perft import perft
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 from quarto.sources import source_fingerprint
-from runners.arena.code import version
-from runners.arena.executors.base import Executor, Stop, Task, available_megabytes
-from runners.config.options import load_rules, names
-from runners.hosting.interruption import exit_code, interruptible
+from runners.arena.code import project_version
+from runners.arena.executors.base import Executor, StopSignal, Task, available_megabytes
+from runners.config.options import list_options, load_rules
+from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
 
 
-def build(job: BuildJob, executor: Executor, command: str) -> int:
+def build_tablebase(job: TablebaseBuildRequest, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue, and print its size; ``command``: the arguments to continue with.
 
     Returns the exit code. Raises ``RequestError`` for what cannot be built.
     """
-    tables = executor.here(job.threads)
-    tablebase_build.check(job, available_megabytes(), tables)
-    needed = tablebase_build.needed_megabytes(job, tables)
+    tables = executor.count_local_processes(job.threads)
+    tablebase_build.check_build(job, available_megabytes(), tables)
+    needed = tablebase_build.compute_needed_megabytes(job, tables)
     means = f"{job.threads} threads" if executor.shares_memory else "the chosen executor"
     console.print_note(
         f"{job.rules.name}, boards of up to {job.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
     )
-    code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
-    with interruptible() as stop, console.progress_bar("solving", "boards") as bar:
+    code = {"version": project_version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
+    with stop_on_signal() as stop, console.show_progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
-        found = tablebase_build.build(
-            job, code, stop, progress, lambda chunks, stop: solve(chunks, executor, job.threads, stop)
+        found = tablebase_build.build_tablebase(
+            job, code, stop, progress, lambda chunks, stop: solve_chunks(chunks, executor, job.threads, stop)
         )
     if found is None:
-        console.print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
-        console.print_note(f"  {console.program()} {command}")
+        console.print_note(f"interrupted; solved boards are kept in {job.chunk_folder}. To continue:")
+        console.print_note(f"  {console.find_program()} {command}")
         return exit_code()
     card, boards = found.card, sum(found.card.boards)
     size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
@@ -58,7 +65,7 @@ def build(job: BuildJob, executor: Executor, command: str) -> int:
     return 0
 
 
-def verify(file: Path | None, sample: int, megabytes: float) -> int:
+def verify_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
     """Check a tablebase, or all, and print the problems. Returns the exit code: 1 if there are any.
 
     Raises ``RequestError`` if there is no such file.
@@ -66,56 +73,58 @@ def verify(file: Path | None, sample: int, megabytes: float) -> int:
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
     problems = 0
-    for found in [open_tablebase(file)] if file else list(tablebases()):
-        wrong = list(tablebase_build.verify(found, sample, megabytes))
+    for found in [open_tablebase(file)] if file else list(list_tablebases()):
+        wrong = list(tablebase_build.verify_tablebase(found, sample, megabytes))
         problems += len(wrong)
         for line in wrong:
-            typer.echo(console.escaped(line), err=True)
-        counted = console.number_of(len(wrong), "problem")
+            typer.echo(console.escape_text(line), err=True)
+        counted = console.format_count(len(wrong), "problem")
         console.print_line(f"{found.path}: {sum(found.card.boards):,} boards, {counted}")
     return 1 if problems else 0
 
 
-def show_tablebases(rules: str | None, theory: bool) -> None:
+def print_tablebases(rules: str | None, theory: bool) -> None:
     """Print the tablebases, or as Markdown what they prove. Raises ``RequestError`` if there are none."""
     if theory:
-        asked = [load_rules(rules)] if rules else [load_rules(name) for name in names("rules")]
-        typer.echo(report([found for found in map(largest_for, asked) if found]), nl=False)
+        asked = [load_rules(rules)] if rules else [load_rules(name) for name in list_options("rules")]
+        typer.echo(render_theory_page([found for found in map(find_largest_tablebase, asked) if found]), nl=False)
         return
-    chosen = [found for found in tablebases() if rules is None or same_game(found.rules, load_rules(rules))]
+    chosen = [found for found in list_tablebases() if rules is None or has_same_game(found.rules, load_rules(rules))]
     if not chosen:
         raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
-    console.show(tablebase_tables(chosen))
+    console.print_tables(build_tablebase_tables(chosen))
 
 
-def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
+def build_tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
     """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
     cards = [each.card for each in found]
     columns = [
-        words("rules", [str(card.rules["name"]) for card in cards]),
-        column("pieces", [card.pieces for card in cards]),
-        column("boards", [sum(card.boards) for card in cards]),
-        column("bytes", [card.bytes for card in cards]),
-        column("thread seconds", [card.seconds for card in cards], "{:,.0f}".format),
-        words("built", [card.created[:10] for card in cards]),
-        words("file", ["ships" if each.shipped else str(each.path) for each in found]),
+        text_column("rules", [str(card.rules["name"]) for card in cards]),
+        number_column("pieces", [card.pieces for card in cards]),
+        number_column("boards", [sum(card.boards) for card in cards]),
+        number_column("bytes", [card.bytes for card in cards]),
+        number_column("thread seconds", [card.seconds for card in cards], "{:,.0f}".format),
+        text_column("built", [card.created[:10] for card in cards]),
+        text_column("file", ["ships" if each.shipped else str(each.path) for each in found]),
     ]
-    return [console.tabulated(columns), *map(_layers_table, cards)]
+    return [console.build_table(columns), *map(_build_layers_table, cards)]
 
 
-def _layers_table(card: Card) -> Table:
+def _build_layers_table(card: TablebaseCard) -> Table:
     parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
-    columns = [column(name, counts) for name, counts in parts.items()]
-    pieces = column("pieces", range(card.pieces + 1))
-    return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
+    columns = [number_column(name, counts) for name, counts in parts.items()]
+    pieces = number_column("pieces", range(card.pieces + 1))
+    return console.build_table([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
-def show_perft(rules: str, plies: int) -> None:
+def print_perft(rules: str, plies: int) -> None:
     """Print the counts of each ply under the rules of this name."""
     layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
-    columns = [column(heading, counts) for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)]
-    console.show([console.tabulated(columns, f"perft, {rules} rules")])
+    columns = [
+        number_column(heading, counts) for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)
+    ]
+    console.print_tables([console.build_table(columns, f"perft, {rules} rules")])
 
 
 POLL_SECONDS = 0.1
@@ -130,41 +139,41 @@ class BoardChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SolveTask(Task):
+class SolveBoardsTask(Task):
     """Solves chunks. The threads of a process share what they find."""
 
     rules: Mapping[str, Any]  # the fields of ``Rules``
     megabytes: float
 
-    def __call__(self, part: BoardChunk, stop: Stop) -> BoardChunk | None:
+    def __call__(self, part: BoardChunk, stop: StopSignal) -> BoardChunk | None:
         rules = Rules(**self.rules)
-        solver = self.once("solver", lambda: Solver(rules, self.megabytes)).fork()
-        with _stopping(solver, stop):
-            found = solved(solver, rules, np.asarray(part.content, np.uint64))
+        solver = self.build_once("solver", lambda: Solver(rules, self.megabytes)).fork()
+        with _forward_stop(solver, stop):
+            found = solve_chunk(solver, rules, np.asarray(part.content, np.uint64))
         return None if found is None else BoardChunk(part.first, *found)
 
 
-def solve(chunks: Chunks, executor: Executor, threads: int, stop: threading.Event) -> None:
+def solve_chunks(chunks: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
     """Solve what is left of a tablebase and store it, until ``stop`` is set."""
-    task = SolveTask(asdict(chunks.job.rules), chunks.job.megabytes)
-    parts = (BoardChunk(first, chunks.keys(first)) for first in list(chunks.left))
+    task = SolveBoardsTask(asdict(chunks.job.rules), chunks.job.megabytes)
+    parts = (BoardChunk(first, chunks.chunk_keys(first)) for first in list(chunks.left))
     for found in executor.map(task, parts, threads, stop):
         if found is not None and found.first in chunks.left:
-            chunks.keep(found.first, np.asarray(found.content, np.int8), found.seconds)
+            chunks.write_chunk(found.first, np.asarray(found.content, np.int8), found.seconds)
 
 
 @contextmanager
-def _stopping(solver: Solver, stop: Stop) -> Iterator[None]:
+def _forward_stop(solver: Solver, stop: StopSignal) -> Iterator[None]:
     """Inside the context, stop the solver, whose searches take any time, once ``stop`` is set."""
     ended = threading.Event()
 
-    def watch() -> None:
+    def stop_solver_when_set() -> None:
         while not ended.wait(POLL_SECONDS):
             if stop.is_set():
                 solver.stop()
                 return
 
-    watching = threading.Thread(target=watch, daemon=True)
+    watching = threading.Thread(target=stop_solver_when_set, daemon=True)
     watching.start()
     try:
         yield

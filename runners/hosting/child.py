@@ -14,26 +14,26 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from agents.base.agent import LateError
-from analytics.store.records import known
-from quarto.errors import Failed, RemoteError
-from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, how_it_ended, write_message
-from runners.hosting.compile_clock import CompileClock, deadline_after
+from agents.base.agent import TurnTimeoutError
+from analytics.store.records import prepare_type
+from quarto.errors import ErrorDetails, RemoteError
+from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, describe_exit, write_message
+from runners.hosting.compile_clock import CompileClock, build_deadline
 
 PROGRAM = (sys.executable, "-m", "runners.hosting.child_program")
-MOST_BYTES = 1 << 26  # of an answer
+MAX_BYTES = 1 << 26  # of an answer
 STDERR = 2
-NO_ANSWER = "its process wrote what is no answer"
+NO_ANSWER_MESSAGE = "its process wrote what is no answer"
 T = TypeVar("T")
 
 
-class ChildDiedError(Exception):
+class SubprocessDiedError(Exception):
     """A child ended, or wrote what is no answer, instead of answering."""
 
     raised_at = "its process"
 
 
-class Child:
+class Subprocess:
     """A process that serves requests by a function, as ``child_program`` says.
 
     A child that dies, is late or writes nonsense is ended: it must not be asked again.
@@ -77,18 +77,18 @@ class Child:
             os.close(descriptor)
         self.send(setup, content)
 
-    def ask(self, value: Any, content: bytes, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+    def request(self, value: Any, content: bytes, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
         """The answer to a request, as ``receive`` gives it."""
         self.send(value, content)
         return self.receive(kind, seconds)
 
     def send(self, value: Any, content: bytes = b"") -> None:
         """Send a request. Raises ``ChildDiedError``."""
-        with self._ended_if_it_fails():
+        with self._stop_on_error():
             try:
                 write_message(self._to, REQUEST, value, content)
             except OSError:
-                self._died()
+                self._raise_died()
 
     def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
         """Its next answer: a value of ``kind``, and bytes.
@@ -96,29 +96,29 @@ class Child:
         Raises ``RemoteError`` for what its function raised, ``ChildDiedError``, and ``LateError`` after ``seconds``, in
         which it did not compile.
         """
-        with self._ended_if_it_fails():
-            deadline = None if seconds is None else deadline_after(seconds, self._clock)
-            message, text, further = HEADER.unpack(self._read(HEADER.size, deadline))
-            if message not in (ANSWER, FAILURE) or text + further > MOST_BYTES:
-                raise ChildDiedError(NO_ANSWER)
-            value, content = self._read(text, deadline), self._read(further, deadline)
+        with self._stop_on_error():
+            deadline = None if seconds is None else build_deadline(seconds, self._clock)
+            message, text, further = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
+            if message not in (ANSWER, FAILURE) or text + further > MAX_BYTES:
+                raise SubprocessDiedError(NO_ANSWER_MESSAGE)
+            value, content = self._read_bytes(text, deadline), self._read_bytes(further, deadline)
             try:
                 if message == ANSWER:
-                    return msgspec.json.decode(value, type=known(kind)), content
-                failed = msgspec.json.decode(value, type=known(Failed))
+                    return msgspec.json.decode(value, type=prepare_type(kind)), content
+                failed = msgspec.json.decode(value, type=prepare_type(ErrorDetails))
             except msgspec.MsgspecError:
-                raise ChildDiedError(NO_ANSWER) from None
+                raise SubprocessDiedError(NO_ANSWER_MESSAGE) from None
         raise RemoteError(failed)
 
-    def has_answer(self, seconds: float | None) -> bool:
+    def has_response(self, seconds: float | None) -> bool:
         """Whether it begins an answer, or ends, within ``seconds``; None: wait until it does."""
         return bool(select.select([self._from], [], [], seconds)[0])
 
-    def signal(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End it and the processes that it started. May be called again."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
@@ -132,36 +132,36 @@ class Child:
             self._clock.close()
 
     @contextmanager
-    def _ended_if_it_fails(self) -> Iterator[None]:
+    def _stop_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            self.end()
+            self.stop()
             raise
 
-    def _read(self, length: int, deadline: Callable[[], float] | None) -> bytes:
+    def _read_bytes(self, length: int, deadline: Callable[[], float] | None) -> bytes:
         parts = []
         while length:
-            while not self.has_answer(None if deadline is None else max(0.0, deadline() - time.monotonic())):
+            while not self.has_response(None if deadline is None else max(0.0, deadline() - time.monotonic())):
                 if deadline is not None and deadline() <= time.monotonic():
-                    raise LateError
+                    raise TurnTimeoutError
             part = os.read(self._from, length)
             if not part:
-                self._died()
+                self._raise_died()
             parts.append(part)
             length -= len(part)
         return b"".join(parts)
 
-    def _died(self) -> NoReturn:
+    def _raise_died(self) -> NoReturn:
         """Raise ``ChildDiedError`` with the way in which the process ended."""
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
-            raise ChildDiedError("its process closed its pipes") from None
-        raise ChildDiedError(how_it_ended(code))
+            raise SubprocessDiedError("its process closed its pipes") from None
+        raise SubprocessDiedError(describe_exit(code))
 
 
-def end_all(children: Iterable[Child]) -> None:
+def stop_all(children: Iterable[Subprocess]) -> None:
     """End several."""
     for child in children:
-        child.end()
+        child.stop()

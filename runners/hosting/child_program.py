@@ -19,14 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Optional, Tuple
 
-from quarto.errors import failed_by
+from quarto.errors import to_error_details
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
 REQUEST, ANSWER, FAILURE = range(3)
-TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 Message = Tuple[Any, bytes]
-Serve = Callable[[Any, bytes], Optional[Message]]
-Begin = Callable[[Any, bytes], Tuple[Message, Serve]]
+RequestHandler = Callable[[Any, bytes], Optional[Message]]
+HandlerFactory = Callable[[Any, bytes], Tuple[Message, RequestHandler]]
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:
@@ -37,7 +37,7 @@ def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> Non
         message = message[os.write(descriptor, message) :]
 
 
-def _read(descriptor: int, length: int) -> bytes:
+def _read_bytes(descriptor: int, length: int) -> bytes:
     """Read from a pipe. Raises ``EOFError`` if it ends."""
     parts = []
     while length:
@@ -49,7 +49,7 @@ def _read(descriptor: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def belong_to_run(lifeline: int) -> None:
+def bind_to_run(lifeline: int) -> None:
     """Let this process live no longer than its run, leave signals to the run, and go first where memory runs out.
 
     A signal to end may come to all processes of a group, or of a service: the run then ends this one when it is ready.
@@ -62,25 +62,25 @@ def belong_to_run(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in TERMINATIONS:
-        signal.signal(number, _leave_to_run)
+    for number in TERMINATION_SIGNALS:
+        signal.signal(number, _ignore_termination)
     os.register_at_fork(after_in_child=_restore_terminations)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
-def _leave_to_run(*_: Any) -> None:
+def _ignore_termination(*_: Any) -> None:
     """Do nothing. Not SIG_IGN, which programs that an agent starts would inherit: it could not terminate them."""
 
 
 def _restore_terminations() -> None:
     """Let a copy of this process, which an agent has made, be terminated."""
-    for number in TERMINATIONS:
-        if signal.getsignal(number) is _leave_to_run:
+    for number in TERMINATION_SIGNALS:
+        if signal.getsignal(number) is _ignore_termination:
             signal.signal(number, signal.SIG_DFL)
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """The end of a process, given its exit code."""
     if code >= 0:
         return f"its process ended with exit code {code}"
@@ -101,28 +101,28 @@ def main() -> None:
     """Serve requests until they end. MEGABYTES is empty if memory has no limit."""
     served, megabytes = sys.argv[1:3]
     requests, answers, lifeline = map(int, sys.argv[3:])
-    belong_to_run(lifeline)
-    serve: Serve | None = None
+    bind_to_run(lifeline)
+    serve: RequestHandler | None = None
     answer: Message | None
     with suppress(EOFError):
         while True:
-            _, text, further = HEADER.unpack(_read(requests, HEADER.size))
-            value, content = json.loads(_read(requests, text)), _read(requests, further)
+            _, text, further = HEADER.unpack(_read_bytes(requests, HEADER.size))
+            value, content = json.loads(_read_bytes(requests, text)), _read_bytes(requests, further)
             try:
                 if serve is None:
-                    answer, serve = _imported(served, megabytes)(value, content)
+                    answer, serve = _import_handler_factory(served, megabytes)(value, content)
                 else:
                     answer = serve(value, content)
             except BaseException as error:  # noqa: BLE001  (strangers' code may raise anything; the parent reports it)
-                write_message(answers, FAILURE, asdict(failed_by(error)), b"")
+                write_message(answers, FAILURE, asdict(to_error_details(error)), b"")
             else:
                 if answer is not None:
                     write_message(answers, ANSWER, *answer)
 
 
-def _imported(served: str, megabytes: str) -> Begin:
+def _import_handler_factory(served: str, megabytes: str) -> HandlerFactory:
     module, _, function = served.partition(":")
-    begin: Begin = getattr(importlib.import_module(module), function)
+    begin: HandlerFactory = getattr(importlib.import_module(module), function)
     if megabytes and sys.platform == "linux":
         _limit_memory(int(megabytes))
     return begin

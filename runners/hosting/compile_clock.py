@@ -23,7 +23,7 @@ from quarto.rules import Rules
 from quarto.views import BatchView, PositionView
 
 # Seconds of compilations that have ended, and the moment when the one in progress began (0: there is none).
-RECORD = struct.Struct("=dd")
+CLOCK_RECORD = struct.Struct("=dd")
 
 
 class CompileClock:
@@ -33,11 +33,11 @@ class CompileClock:
         """Raises ``OSError`` if there can be no temporary file."""
         self.descriptor, path = tempfile.mkstemp()
         Path(path).unlink()
-        os.pwrite(self.descriptor, RECORD.pack(0.0, 0.0), 0)
+        os.pwrite(self.descriptor, CLOCK_RECORD.pack(0.0, 0.0), 0)
 
-    def seconds(self) -> float:
+    def read_seconds(self) -> float:
         """Return the seconds so far, those of a compilation in progress included."""
-        ended, since = RECORD.unpack(os.pread(self.descriptor, RECORD.size, 0))
+        ended, since = CLOCK_RECORD.unpack(os.pread(self.descriptor, CLOCK_RECORD.size, 0))
         return float(ended + (time.monotonic() - since if since else 0.0))
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class CompileClock:
             self.descriptor = -1
 
 
-class _Recorder(event.Listener):  # type: ignore[misc]
+class _CompileRecorder(event.Listener):  # type: ignore[misc]
     """Writes when numba begins to compile what the cache lacks, and when it ends: one thread compiles at a time."""
 
     def __init__(self, descriptor: int) -> None:
@@ -66,36 +66,36 @@ class _Recorder(event.Listener):  # type: ignore[misc]
             self._write(0.0)
 
     def _write(self, since: float) -> None:
-        os.pwrite(self._descriptor, RECORD.pack(self._ended, since), 0)
+        os.pwrite(self._descriptor, CLOCK_RECORD.pack(self._ended, since), 0)
 
 
-def record_compiling(descriptor: int) -> None:
+def record_compile_time(descriptor: int) -> None:
     """Keep the seconds of this process in a file from now on, for a ``CompileClock``."""
-    event.register("numba:compile", _Recorder(descriptor))
+    event.register("numba:compile", _CompileRecorder(descriptor))
 
 
 @functools.cache
-def own_clock() -> CompileClock:
+def process_clock() -> CompileClock:
     """The clock of this process."""
     clock = CompileClock()
-    record_compiling(clock.descriptor)
+    record_compile_time(clock.descriptor)
     return clock
 
 
-def load_views(rules: Rules, batches: bool) -> None:
+def load_view_kernels(rules: Rules, batches: bool) -> None:
     """Have the machine code of what agents ask positions, or batches, before a turn is timed.
 
     Reading it from the cache takes time, too, and so does importing what numba compiles with: the clock sees neither.
     """
-    view = BatchView(Batch.of([EMPTY]), rules) if batches else PositionView(EMPTY, rules)
+    view = BatchView(Batch.from_positions([EMPTY]), rules) if batches else PositionView(EMPTY, rules)
     view.winning_cells(0)
     view.safe_gifts()
 
 
-def deadline_after(seconds: float, clock: CompileClock | None) -> Callable[[], float]:
+def build_deadline(seconds: float, clock: CompileClock | None) -> Callable[[], float]:
     """Return the moment, by ``time.monotonic``, until which an answer may take ``seconds``, as a function.
 
     It moves on while the process of ``clock`` compiles.
     """
-    end, before = time.monotonic() + seconds, clock.seconds() if clock else 0.0
-    return lambda: end + (clock.seconds() - before if clock else 0.0)
+    end, before = time.monotonic() + seconds, clock.read_seconds() if clock else 0.0
+    return lambda: end + (clock.read_seconds() - before if clock else 0.0)

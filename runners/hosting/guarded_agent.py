@@ -13,40 +13,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import ERROR, LATE, Agent, LateError, SomeFailedError
-from agents.base.player import LiftedPlayer, lift
+from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError, TurnTimeoutError
+from agents.base.player import BatchPlayer, build_player
 from quarto.batch import Batch, Thoughts, Turns
-from quarto.errors import AnswerError, ArenaError, FailureError, RemoteError, RequestError, is_ctrl_c, raised_at
+from quarto.errors import (
+    AnswerError,
+    ArenaError,
+    FailureError,
+    RemoteError,
+    RequestError,
+    find_error_location,
+    is_ctrl_c,
+)
 from quarto.notation import format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from runners.hosting.illegal_turns import illegal_turn
+from runners.hosting.illegal_turns import describe_illegal_turn
 
 logger = logging.getLogger(__name__)
 
-MOST_LINES = 10  # lines of an agent's code whose exceptions are logged
-MOST_CHARACTERS = 300  # of an exception's text
-NUMBERS = ": a cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
+MAX_LOGGED_FAULTS = 10  # lines of an agent's code whose exceptions are logged
+MAX_ERROR_CHARACTERS = 300  # of an exception's text
+NUMBERS_HINT = ": a cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
 RAISED, NO_TURN = "raised", "gave no turn:"
 WAS_LATE, ILLEGAL = "took too long for a turn", "answered with an illegal turn"
-ALL = (RAISED, NO_TURN, WAS_LATE, ILLEGAL)
-FIRST_GAMES = 20  # an agent that forfeits all of so many will not play
-Report = Callable[[BaseException], None]  # takes what an agent raised
+FAULT_VERBS = (RAISED, NO_TURN, WAS_LATE, ILLEGAL)
+MIN_FORFEITED_GAMES = 20  # an agent that forfeits all of so many will not play
+ErrorCallback = Callable[[BaseException], None]  # takes what an agent raised
 Misbehaviour = dict[str, Any]  # faults, and remarks
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
+def silence_forfeit_log() -> Iterator[None]:
     """Within the context forfeits are counted and not logged: the caller reports them."""
-    logger.addFilter(_nothing)
+    logger.addFilter(_reject_record)
     try:
         yield
     finally:
-        logger.removeFilter(_nothing)
+        logger.removeFilter(_reject_record)
 
 
-def _nothing(_record: logging.LogRecord) -> bool:
+def _reject_record(_record: logging.LogRecord) -> bool:
     return False
 
 
@@ -72,7 +80,7 @@ class Fault:
         return " ".join(filter(None, (self.verb, self.what, self.line and f"({self.line})")))
 
     @property
-    def counted(self) -> str:
+    def description(self) -> str:
         """The fault, its first position, and how often it happened."""
         times = "once" if self.count == 1 else f"{self.count:,} times"
         return f"{self}, first in position {self.position}: {times}"
@@ -86,7 +94,7 @@ class GuardedAgent:
         self.rules = rules
         self._writes_turns: bool = getattr(agent, "writes_turns", False)
         try:
-            self._player = lift(agent, rules, label)
+            self._player = build_player(agent, rules, label)
         except ArenaError:
             raise
         except BaseException as error:
@@ -113,11 +121,11 @@ class GuardedAgent:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def player(self) -> LiftedPlayer:
+    def fork_player(self) -> BatchPlayer:
         """The player for one thread."""
         return self._player.fork()
 
-    def take(self, player: LiftedPlayer) -> None:
+    def replace_player(self, player: BatchPlayer) -> None:
         """Use ``player`` from now on."""
         self._player = player
 
@@ -126,13 +134,13 @@ class GuardedAgent:
         """The number of uint64 words that a player remembers of each game."""
         return self._player.game_words
 
-    def ask(
+    def take_turns(
         self,
-        player: LiftedPlayer,
+        player: BatchPlayer,
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32],
-        report: Report | None = None,
+        report: ErrorCallback | None = None,
         thoughts: Thoughts | None = None,
     ) -> Turns:
         """The turns of ``player``, which plays for this agent; what it thinks of them into ``thoughts`` [B].
@@ -142,84 +150,84 @@ class GuardedAgent:
         game is then asked for alone. Raises ``StuckError``.
         """
         size = len(rng.seeds)
-        if size > 1 and not player.alone:
+        if size > 1 and not player.one_position_at_a_time:
             try:
-                return _timed(player, batch, rng, slots, thoughts)
+                return _take_turns_and_time(player, batch, rng, slots, thoughts)
             except StuckError:
                 raise
-            except SomeFailedError as some:
-                return self._forfeited(some, batch, report)
+            except SomeTurnsFailedError as some:
+                return self._fill_in_failures(some, batch, report)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
                 if is_ctrl_c(error):
                     raise
         turns = Turns.empty(size)
         if thoughts is not None:
-            thoughts.put(slice(None), Thoughts.none(size))
+            thoughts.put(slice(None), Thoughts.blank(size))
         for i in range(size):
             one = slice(i, i + 1)
-            thought = None if thoughts is None else thoughts.at(one)
-            part = batch.part(i, i + 1), Streams(rng.seeds[one]), slots[one], thought
-            turns.cells[i], turns.gifts[i] = self._alone(player, *part, report)
+            thought = None if thoughts is None else thoughts.select(one)
+            part = batch.select_range(i, i + 1), Streams(rng.seeds[one]), slots[one], thought
+            turns.cells[i], turns.gifts[i] = self._take_single_turn(player, *part, report)
         return turns
 
-    def _alone(
+    def _take_single_turn(
         self,
-        player: LiftedPlayer,
+        player: BatchPlayer,
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32],
         thoughts: Thoughts | None,
-        report: Report | None,
+        report: ErrorCallback | None,
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
-            turns = _timed(player, batch, rng, slots, thoughts)
+            turns = _take_turns_and_time(player, batch, rng, slots, thoughts)
         except StuckError:
             raise
-        except SomeFailedError as some:
-            turns = self._forfeited(some, batch, report)
+        except SomeTurnsFailedError as some:
+            turns = self._fill_in_failures(some, batch, report)
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            return self._instead(error, batch.position(0), report), NONE
+            return self._encode_failure(error, batch.position(0), report), NONE
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _forfeited(self, some: SomeFailedError, batch: Batch, report: Report | None) -> Turns:
+    def _fill_in_failures(self, some: SomeTurnsFailedError, batch: Batch, report: ErrorCallback | None) -> Turns:
         """The turns of a batch, those that were not taken as ``ERROR`` or ``LATE``."""
         for i, error in some.failures.items():
-            some.turns.cells[i], some.turns.gifts[i] = self._instead(error, batch.position(i), report), NONE
+            some.turns.cells[i], some.turns.gifts[i] = self._encode_failure(error, batch.position(i), report), NONE
         return some.turns
 
-    def _instead(self, error: BaseException, position: Position, report: Report | None) -> int:
+    def _encode_failure(self, error: BaseException, position: Position, report: ErrorCallback | None) -> int:
         """The code in place of the cell of a turn that was not taken; reports an exception, counts a late turn."""
-        if isinstance(error, LateError):
-            self._count(WAS_LATE, Fault(WAS_LATE, "", "", self._text(position)))
-            return LATE
+        if isinstance(error, TurnTimeoutError):
+            self._count_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
+            return LATE_CELL
         if report is not None:
             report(error)
         else:
-            kind = error.failed.kind if isinstance(error, RemoteError) else type(error).__name__
+            kind = error.details.kind if isinstance(error, RemoteError) else type(error).__name__
             verb = NO_TURN if kind == AnswerError.__name__ else RAISED
-            fault = Fault(verb, exception_text(error), raised_at(error), self._text(position))
-            self._count(f"{kind} at {fault.line}", fault, error)
-        return ERROR
+            fault = Fault(verb, format_agent_error(error), find_error_location(error), self._format_position(position))
+            self._count_fault(f"{kind} at {fault.line}", fault, error)
+        return ERROR_CELL
 
-    def _text(self, position: Position) -> str:
+    def _format_position(self, position: Position) -> str:
         name = self.rules.name  # perhaps with the keys that differ: then it would not parse
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
-    def _count(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
+    def _count_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
         """Count a fault; the first of its kind is logged, an exception with its traceback."""
         with self._lock:
-            known = self._add(kind, fault)
-        if known is fault and len(self._faults) <= MOST_LINES:
+            known = self._add_fault(kind, fault)
+        if known is fault and len(self._faults) <= MAX_LOGGED_FAULTS:
             logger.warning(
                 "agent '%s' %s in position %s and forfeits its game; any more are only counted",
                 *(self.label, fault, fault.position),
                 exc_info=error,
             )
 
-    def _add(self, kind: str, fault: Fault) -> Fault:
+    def _add_fault(self, kind: str, fault: Fault) -> Fault:
         """Count a fault; returns the one that is kept of its kind. The lock is held."""
         known = self._faults.setdefault(kind, fault)
         if known is not fault:
@@ -231,45 +239,45 @@ class GuardedAgent:
     # Illegal turns.
 
     @property
-    def wants_illegal(self) -> bool:
+    def illegal_turn_unreported(self) -> bool:
         """Whether no illegal turn of it has been described yet."""
         return not self.first_illegal
 
-    def describe_illegal(self, player: LiftedPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
+    def log_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
         """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        answered, text = illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
+        answered, text = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
             if self.first_illegal:
                 return
             self.first_illegal = text
-            self._add(ILLEGAL, Fault(ILLEGAL, answered, "", self._text(position), 0))
+            self._add_fault(ILLEGAL, Fault(ILLEGAL, answered, "", self._format_position(position), 0))
         logger.warning(
             "agent '%s' answered with an illegal turn and forfeits its game; any more are only counted\n%s",
             *(self.label, text),
         )
 
-    def count_illegal(self) -> None:
+    def count_illegal_turn(self) -> None:
         """One more game was forfeited by the illegal turn that was described, or another one."""
         with self._lock:
-            self._add(ILLEGAL, Fault(ILLEGAL, "", "", ""))
+            self._add_fault(ILLEGAL, Fault(ILLEGAL, "", "", ""))
 
     # What it did wrong.
 
-    def faults(self, *verbs: str) -> list[Fault]:
+    def list_faults(self, *verbs: str) -> list[Fault]:
         """Its faults of some kinds, the most frequent first."""
         with self._lock:
             found = [each for each in self._faults.values() if each.verb in verbs and each.count]
         return sorted(found, key=lambda each: -each.count)
 
-    def summary(self) -> Iterator[str]:
+    def describe_misbehaviour(self) -> Iterator[str]:
         """A line for each way in which it forfeited games, and what its player has to say."""
-        for fault in self.faults(*ALL):
-            yield f"agent '{self.label}' {fault.counted}"
-        for line in [*self._said(), *self._remarks]:
+        for fault in self.list_faults(*FAULT_VERBS):
+            yield f"agent '{self.label}' {fault.description}"
+        for line in [*self._list_player_remarks(), *self._remarks]:
             yield f"agent '{self.label}' {line}"
 
-    def _said(self) -> list[str]:
+    def _list_player_remarks(self) -> list[str]:
         remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
         return remarks()
 
@@ -279,10 +287,10 @@ class GuardedAgent:
             self._games += games
             self._forfeits += forfeits
 
-    def require_played(self) -> None:
+    def check_forfeits(self) -> None:
         """Raise ``AllForfeitedError`` if it has forfeited all its games, and these are not few."""
-        if self._games >= FIRST_GAMES and self._forfeits == self._games:
-            faults = "; ".join(fault.counted for fault in self.faults(*ALL))
+        if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
+            faults = "; ".join(fault.description for fault in self.list_faults(*FAULT_VERBS))
             raise AllForfeitedError(
                 f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}; "
                 "what was played is kept, and --keep-going plays on"
@@ -291,7 +299,7 @@ class GuardedAgent:
     def take_misbehaviour(self) -> Misbehaviour:
         """Its games and faults since the last call, as JSON values for another process."""
         with self._lock:
-            remarks = [line for line in self._said() if line not in self._remarks]
+            remarks = [line for line in self._list_player_remarks() if line not in self._remarks]
             counts = {kind: fault.count for kind, fault in self._faults.items()}
             counts |= {"games": self._games, "forfeits": self._forfeits}
             new = {kind: count - self._told.get(kind, 0) for kind, count in counts.items()}
@@ -306,12 +314,12 @@ class GuardedAgent:
         self.count_games(taken.get("games", 0), taken.get("forfeits", 0))
         with self._lock:
             for kind, fault in taken.get("faults", {}).items():
-                self._add(kind, Fault(**fault))
+                self._add_fault(kind, Fault(**fault))
             self._remarks.extend(line for line in taken.get("remarks", ()) if line not in self._remarks)
 
 
-def _timed(
-    player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], thoughts: Thoughts | None
+def _take_turns_and_time(
+    player: BatchPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], thoughts: Thoughts | None
 ) -> Turns:
     """The turns of a player; if thoughts are asked for, the time of each that it has not measured itself is noted."""
     if thoughts is None:
@@ -323,14 +331,14 @@ def _timed(
         thoughts.share_time(time.perf_counter() - started)
 
 
-def exception_text(error: BaseException) -> str:
+def format_agent_error(error: BaseException) -> str:
     """An exception with its own text, in one line."""
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
     text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")
-    return f"{text:.{MOST_CHARACTERS}}{NUMBERS if text.endswith('not (cell, gift)') else ''}"
+    return f"{text:.{MAX_ERROR_CHARACTERS}}{NUMBERS_HINT if text.endswith('not (cell, gift)') else ''}"
 
 
-def jitted_with_limits(label: str) -> RequestError:
+def build_jitted_error(label: str) -> RequestError:
     """The error for an agent that has limits and is jitted."""
     return RequestError(
         f"agent '{label}' is jitted: turn_seconds and isolation are for agents in Python, whose turns can be ended; "

@@ -9,7 +9,7 @@ from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
 
-def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules, as_text: bool) -> tuple[str, str]:
+def describe_illegal_turn(position: Position, turn: tuple[int, int], rules: Rules, as_text: bool) -> tuple[str, str]:
     """The answer and the reason why it is illegal; lines with the position, its board, and the legal turns besides.
 
     ``as_text``: cells and pieces have their names alone, ``b1`` and ``A``, not the numbers of agents in Python.
@@ -19,27 +19,27 @@ def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules, as_tex
     left = [each for each in range(PIECES) if position.available >> each & 1]
     gives_only = position.hand == NONE and not rules.mover_chooses
     if as_text:
-        answered = f"{turn_text(turn)}: {faults_of(position, turn, rules) or 'no turn'}"
+        answered = f"{format_turn(turn)}: {describe_turn_faults(position, turn, rules) or 'no turn'}"
     else:
-        wrong = _wrong_numbers(turn, None if gives_only else free, left)
+        wrong = _describe_wrong_numbers(turn, None if gives_only else free, left)
         answered = f"(cell, gift) = {turn}: {wrong or 'no turn'}"
     lines = [
         f"position: {text}{name}",
         *(f"    {row}" for row in text.split()[0].split("/")),
         f"answered: {answered}",
-        *([] if gives_only else [f"legal cells: {_listed(free, format_cell, as_text)}"]),
-        f"legal pieces: {_listed(left, format_piece, as_text)}",
+        *([] if gives_only else [f"legal cells: {_format_numbers(free, format_cell, as_text)}"]),
+        f"legal pieces: {_format_numbers(left, format_piece, as_text)}",
     ]
     return answered, "\n".join(f"  {line}" for line in lines)
 
 
-def turn_text(turn: tuple[int, int]) -> str:
+def format_turn(turn: tuple[int, int]) -> str:
     """A turn by the names of its cell and its piece, ``b1 A``; a dash for none."""
     cell, gift = turn
     return f"{'-' if cell == NONE else format_cell(cell)} {'-' if gift == NONE else format_piece(gift)}"
 
 
-def faults_of(position: Position, turn: tuple[int, int], rules: Rules) -> str:
+def describe_turn_faults(position: Position, turn: tuple[int, int], rules: Rules) -> str:
     """The reasons why a turn of cells and pieces, or none, is illegal; nothing if it is legal.
 
     A placement that wins is not looked at: any piece may be given after it.
@@ -60,7 +60,7 @@ def faults_of(position: Position, turn: tuple[int, int], rules: Rules) -> str:
     return " and ".join(wrong)
 
 
-def _wrong_numbers(turn: tuple[int, int], free: list[int] | None, left: list[int]) -> str:
+def _describe_wrong_numbers(turn: tuple[int, int], free: list[int] | None, left: list[int]) -> str:
     """The numbers of a turn that are no empty cell and no piece that is left; without ``free`` no cell is needed."""
     cell, gift = turn
     wrong = []
@@ -72,5 +72,5 @@ def _wrong_numbers(turn: tuple[int, int], free: list[int] | None, left: list[int
     return " and ".join(wrong)
 
 
-def _listed(numbers: list[int], name: Callable[[int], str], as_text: bool) -> str:
+def _format_numbers(numbers: list[int], name: Callable[[int], str], as_text: bool) -> str:
     return ", ".join(name(number) if as_text else f"{number} ({name(number)})" for number in numbers)

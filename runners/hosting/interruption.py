@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP  # that ask to end
-TERMINATIONS = SIGNALS[1:]
+TERMINATION_SIGNALS = SIGNALS[1:]
 SHELL_BASE = 128  # the exit code after a signal is this plus its number, by the shell's convention
 STOP_SECONDS = 9.0  # after the first signal, for games that end soon and what must be left in order
 AGAIN_SECONDS = 3.0  # after SIGTERM or SIGHUP, for what does not end at the first ``KeyboardInterrupt``
 IMPORT_SECONDS = 0.05  # after which it is seen whether a module is still being imported
 LAST_SECONDS = 1.5  # after the second Ctrl-C, for what must be left in order
-WORKING = "work"  # prefix of the names of threads that nobody waits for: a turn of an agent may never return
-GIVEN_UP = (
+WORK_THREAD_PREFIX = "work"  # prefix of the names of threads that nobody waits for: a turn of an agent may never return
+GIVEN_UP_MESSAGE = (
     "interrupted: what was still computing has been given up; the archive has everything that was written, and the "
     "same command goes on from there"
 )
-IMPORTER = "<frozen importlib._bootstrap>"  # the file of Python's own functions that import
+IMPORT_MACHINERY_FILE = "<frozen importlib._bootstrap>"  # the file of Python's own functions that import
 SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
 
-Handler = Callable[[int, FrameType | None], None]
+SignalHandler = Callable[[int, FrameType | None], None]
 
 
-class _Request:
+class _StopRequest:
     """What this process knows about its end: which signal asked first, and which descriptors a terminal had."""
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class _Request:
         self.is_urgent = False  # an exception was raised that nothing may swallow: nothing more is to begin
         self.terminals: list[int] = []
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Forget what was asked of the command before; note which of the standard streams are terminals."""
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
-    def note(self, number: int) -> None:
+    def record_signal(self, number: int) -> None:
         """Note a signal. After SIGHUP the terminal may be gone: what is printed then is dropped, and raises nothing."""
         self.signal = self.signal or number
         if number == signal.SIGHUP:
@@ -60,10 +60,10 @@ class _Request:
                 os.close(nowhere)
 
 
-_request = _Request()
+_request = _StopRequest()
 
 
-def is_asked() -> bool:
+def is_stop_requested() -> bool:
     """Return whether a signal has asked this command to end."""
     return _request.signal is not None
 
@@ -73,23 +73,23 @@ def exit_code() -> int:
     return SHELL_BASE + (_request.signal or signal.SIGINT)
 
 
-class _OwnHandler:
+class _ProcessHandler:
     """A handler of signals that only this process has: a process that an agent forks has the default instead.
 
     Else the agent could not end that process by ``terminate()``.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: SignalHandler) -> None:
         self._handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        _request.note(number)
+        _request.record_signal(number)
         self._handler(number, frame)
 
 
 def _restore_defaults() -> None:
-    for number in TERMINATIONS:
-        if isinstance(signal.getsignal(number), _OwnHandler):
+    for number in TERMINATION_SIGNALS:
+        if isinstance(signal.getsignal(number), _ProcessHandler):
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -97,7 +97,7 @@ os.register_at_fork(after_in_child=_restore_defaults)
 
 
 @contextmanager
-def handled_signals(handler: Handler, *numbers: int) -> Iterator[None]:
+def handle_signals(handler: SignalHandler, *numbers: int) -> Iterator[None]:
     """Inside the context a function handles signals that ask to end; of a thread other than the main one, none.
 
     SIGTERM or SIGHUP that was ignored when the process began stays ignored, as ``nohup`` wants it.
@@ -105,7 +105,7 @@ def handled_signals(handler: Handler, *numbers: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    own, before = _OwnHandler(handler), {number: signal.getsignal(number) for number in numbers}
+    own, before = _ProcessHandler(handler), {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         if before[number] is not None and (before[number] != signal.SIG_IGN or number == signal.SIGINT):
             signal.signal(number, own)
@@ -118,7 +118,7 @@ def handled_signals(handler: Handler, *numbers: int) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible() -> Iterator[threading.Event]:
+def stop_on_signal() -> Iterator[threading.Event]:
     """An event that the first signal sets (in the main thread only); Ctrl-C after that raises ``KeyboardInterrupt``.
 
     The process ends if the context is not left within ``STOP_SECONDS`` after the first, or ``LAST_SECONDS`` after that
@@ -129,11 +129,13 @@ def interruptible() -> Iterator[threading.Event]:
     if _request.is_urgent:
         raise KeyboardInterrupt
     stop, insisted = threading.Event(), threading.Event()
-    ends = [threading.Timer(seconds, end_at_once, (GIVEN_UP,)) for seconds in (STOP_SECONDS, LAST_SECONDS)]
+    ends = [
+        threading.Timer(seconds, exit_with_message, (GIVEN_UP_MESSAGE,)) for seconds in (STOP_SECONDS, LAST_SECONDS)
+    ]
     for end in ends:
         end.daemon = True
 
-    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
+    def request_stop(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             if number == signal.SIGINT and not insisted.is_set():
                 insisted.set()
@@ -146,7 +148,7 @@ def interruptible() -> Iterator[threading.Event]:
         with suppress(OSError):  # nobody reads it any more; the games count all the same
             sys.stderr.write(f"{asked}finishing the games that end soon; Ctrl-C again drops those in progress\n")
 
-    with handled_signals(ask_to_stop, *SIGNALS):
+    with handle_signals(request_stop, *SIGNALS):
         try:
             yield stop
         finally:
@@ -155,20 +157,20 @@ def interruptible() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def answered_interrupts() -> Iterator[None]:
+def exit_on_interrupt() -> Iterator[None]:
     """Inside the context, which is a whole program, a signal to end becomes ``exit_code``, whenever it comes.
 
     Raises ``SystemExit``. The process ends at once if a thread that nobody waits for still runs.
     """
-    _request.begin()
-    raising, defaults = _Raise(), {signal.default_int_handler, signal.SIG_DFL}
-    with handled_signals(raising, *(number for number in SIGNALS if signal.getsignal(number) in defaults)):
+    _request.reset()
+    raising, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
+    with handle_signals(raising, *(number for number in SIGNALS if signal.getsignal(number) in defaults)):
         try:
-            with unprinted_interrupts():
+            with silence_unraisable_interrupts():
                 yield
         except SystemExit as left:
-            if still_working():
-                leave(left.code if isinstance(left.code, int) else int(left.code is not None))
+            if has_working_threads():
+                flush_and_exit(left.code if isinstance(left.code, int) else int(left.code is not None))
             if left.code == exit_code():
                 _ignore_interrupts()
             raise
@@ -176,11 +178,11 @@ def answered_interrupts() -> Iterator[None]:
             _ignore_interrupts()
             raise SystemExit(exit_code()) from None
         finally:
-            raising.end()
+            raising.cancel_timers()
             _request.is_urgent = False
 
 
-class _Raise:
+class _InterruptRaiser:
     """A handler that raises ``KeyboardInterrupt`` once a second at most.
 
     Keys that are held down must not interrupt the handling of the first: Python would end by the signal. While a module
@@ -202,28 +204,28 @@ class _Raise:
         if self._last is not None and now - self._last < self.SECONDS:
             return
         self._first = self._first or now
-        if self._may_wait(number) and now - self._first < AGAIN_SECONDS and _is_importing(frame):
-            self._import = self._later(IMPORT_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
+        if self._can_wait(number) and now - self._first < AGAIN_SECONDS and _is_importing(frame):
+            self._import = self._start_timer(IMPORT_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
             return
         self._last = now
-        if number in TERMINATIONS and not _request.is_urgent:
+        if number in TERMINATION_SIGNALS and not _request.is_urgent:
             _request.is_urgent = True
-            self._later(AGAIN_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
-            self._later(STOP_SECONDS, end_at_once, GIVEN_UP)
+            self._start_timer(AGAIN_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
+            self._start_timer(STOP_SECONDS, exit_with_message, GIVEN_UP_MESSAGE)
         raise KeyboardInterrupt
 
-    def _may_wait(self, number: int) -> bool:
+    def _can_wait(self, number: int) -> bool:
         """Whether this is not a person's second Ctrl-C: what a module does when it is imported may never end."""
-        return number in TERMINATIONS or self._import is None or not self._import.is_alive()
+        return number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
 
-    def _later(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:
+    def _start_timer(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:
         timer = threading.Timer(seconds, call, arguments)
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
         return timer
 
-    def end(self) -> None:
+    def cancel_timers(self) -> None:
         """The program has ended."""
         for timer in self._timers:
             timer.cancel()
@@ -232,14 +234,14 @@ class _Raise:
 def _is_importing(frame: FrameType | None) -> bool:
     """Return whether a frame is part of an import."""
     while frame is not None:
-        if frame.f_code.co_filename == IMPORTER:
+        if frame.f_code.co_filename == IMPORT_MACHINERY_FILE:
             return True
         frame = frame.f_back
     return False
 
 
 @contextmanager
-def unprinted_interrupts() -> Iterator[None]:
+def silence_unraisable_interrupts() -> Iterator[None]:
     """Inside the context Python does not print a ``KeyboardInterrupt`` of code whose exceptions it can only print.
 
     A Ctrl-C that comes while such code runs, a finalizer or a callback of the collector, is lost; another one is heard.
@@ -266,7 +268,7 @@ def _ignore_interrupts() -> None:
         atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
-def end_at_once(why: str, code: int | None = None) -> None:
+def exit_with_message(why: str, code: int | None = None) -> None:
     """End the process, without waiting for any of its threads. The last line says why.
 
     ``code``: None is that of an interrupted command.
@@ -275,10 +277,10 @@ def end_at_once(why: str, code: int | None = None) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)
         sys.stderr.write(f"{why}\n")
-    leave(exit_code() if code is None else code)
+    flush_and_exit(exit_code() if code is None else code)
 
 
-def leave(code: int) -> None:
+def flush_and_exit(code: int) -> None:
     """End the process without waiting for its threads, once its output is written."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # it is closed, or nobody reads it any more
@@ -286,6 +288,6 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def still_working() -> bool:
+def has_working_threads() -> bool:
     """Whether a thread that nobody waits for still runs: the process must then end without waiting for its threads."""
-    return any(thread.daemon and thread.name.startswith(WORKING) for thread in threading.enumerate())
+    return any(thread.daemon and thread.name.startswith(WORK_THREAD_PREFIX) for thread in threading.enumerate())

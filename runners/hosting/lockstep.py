@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
-from agents.base.agent import AGENT_TYPE, ERROR, LATE, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.base.player import LOCKSTEP_TYPE, decide
+from agents.base.agent import AGENT_TYPE, ERROR_CELL, LATE_CELL, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.base.player import LOCKSTEP_TYPE, decide_turns
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
-from quarto.bits import nth_bit, spread
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import nth_bit, piece_to_lanes
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES
-from quarto.rng import OPENING, below, below_again, draw, stream, turn_offset
+from quarto.rng import OPENING_STREAM, draw, integer_below, second_integer_below, stream, turn_offset
 from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
 
 
@@ -37,15 +37,15 @@ OPENINGS_TYPE = types.int8[:, :, ::1]
 SPAN_TYPE = types.UniTuple(types.int64, 2)
 
 
-@inlined
+@inline_function
 def attempt_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
     """Draw one opening into ``opening[:, :, pair]``; false as soon as it finishes a line."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
         word = draw(source, attempt * PIECES + ply)
-        piece = nth_bit(available, below_again(word, PIECES - ply))
-        cell = nth_bit(~occupied & ALL_CELLS, below(word, CELLS - ply))
-        lanes |= spread(piece) << uint64(cell)
+        piece = nth_bit(available, second_integer_below(word, PIECES - ply))
+        cell = nth_bit(~occupied & ALL_CELLS, integer_below(word, CELLS - ply))
+        lanes |= piece_to_lanes(piece) << uint64(cell)
         occupied |= int64(1) << cell
         available &= ~(int64(1) << piece)
         if finishes_line(lanes, occupied, piece, cell, rules):
@@ -63,7 +63,7 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
     stream is that of the pair's number alone, so every pairing of a run sees the same openings.
     """
     for pair in range(openings.shape[2]):
-        source = stream(seed, first_pair + pair, OPENING)
+        source = stream(seed, first_pair + pair, OPENING_STREAM)
         attempt = 0
         while not attempt_opening(openings, pair, source, attempt, rules):
             attempt += 1
@@ -75,7 +75,7 @@ WON, LEGAL = 1, 2
 
 
 @kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
+def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
     """Set up one game of each pair after its opening; returns their number."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
@@ -84,7 +84,7 @@ def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) ->
         for ply in range(plies):
             piece, cell = int64(openings[0, ply, i]), int64(openings[1, ply, i])
             games.pieces[ply, slot], games.cells[ply, slot] = piece, cell
-            lanes |= spread(piece) << uint64(cell)
+            lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= int64(1) << cell
             available &= ~(int64(1) << piece)
             last_cell = cell
@@ -96,7 +96,7 @@ def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) ->
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
-def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
+def apply_first_gifts(state: Lockstep, games: Games, opening: int, size: int) -> int:
     """Hand over the gifts just decided, before the first free ply; returns how many games go on.
 
     An illegal gift is attributed to the ply before, which its giver placed (or would have placed).
@@ -106,7 +106,7 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
         slot, available = state.slot[i], int64(batch.available[i])
         cell, gift = state.turns.cells[i], int64(state.turns.gifts[i])
         piece = gift & 15
-        legal = (gift == piece) & (((available >> piece) & 1) == 1) & (cell != ERROR) & (cell != LATE)
+        legal = (gift == piece) & (((available >> piece) & 1) == 1) & (cell != ERROR_CELL) & (cell != LATE_CELL)
         games.cells[opening, slot] = cell
         games.ending[slot] = (opening - 1) * 4 + LEGAL
         batch.lanes[kept], batch.occupied[kept] = batch.lanes[i], batch.occupied[i]
@@ -118,7 +118,7 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
-def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
+def apply_turns(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
     Whether a game ends is unpredictable, so no branch depends on it. Every game is written to the next free index,
@@ -136,7 +136,7 @@ def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> i
         if mover_chooses:
             legal &= gift_legal
             piece = gift
-        lanes = batch.lanes[i] | (spread(piece) << uint64(cell))
+        lanes = batch.lanes[i] | (piece_to_lanes(piece) << uint64(cell))
         occupied |= int64(1) << cell
         won = legal & finishes_line(lanes, occupied, piece, cell, rules) if can_win else False
         games.pieces[ply, slot], games.cells[ply, slot] = piece, state.turns.cells[i]
@@ -151,7 +151,7 @@ def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> i
 
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
-def settle(games: Games, game: int, games_a_pair: int) -> None:
+def write_outcomes(games: Games, game: int, games_a_pair: int) -> None:
     """After all games are over, write the length, ending and winner of each ``game`` (0 or 1) of the pairs."""
     for slot in range(game, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
@@ -164,13 +164,15 @@ def settle(games: Games, game: int, games_a_pair: int) -> None:
             games.winner[slot] = placer * win + NONE * (1 - win)
         else:  # no legal placement, or one without a legal gift: either way it was the placer's turn
             answered = int64(games.cells[plies, slot]) if plies < CELLS else int64(NONE)
-            forfeit = FORFEIT_ERROR if answered == ERROR else FORFEIT_TIME if answered == LATE else FORFEIT_ILLEGAL
+            forfeit = (
+                FORFEIT_ERROR if answered == ERROR_CELL else FORFEIT_TIME if answered == LATE_CELL else FORFEIT_ILLEGAL
+            )
             games.ending[slot] = forfeit
             games.winner[slot] = 1 - placer
 
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, TURN_TYPE, AGENT_TYPE, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def play_out(
+def play_to_end(
     turn_0: TurnKernel,
     agent_0: Any,
     turn_1: TurnKernel,
@@ -185,10 +187,10 @@ def play_out(
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)
         if (turn & 1) == 0:
-            decide(turn_0, agent_0, rules, state, offset, size)
+            decide_turns(turn_0, agent_0, rules, state, offset, size)
         else:
-            decide(turn_1, agent_1, rules, state, offset, size)
+            decide_turns(turn_1, agent_1, rules, state, offset, size)
         if turn == opening and rules.mover_chooses == 0:
-            size = first_gift(state, games, opening, size)
+            size = apply_first_gifts(state, games, opening, size)
         else:
-            size = advance(state, games, rules, turn - 1, size)
+            size = apply_turns(state, games, rules, turn - 1, size)

@@ -11,8 +11,17 @@ from enum import StrEnum
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import RequestError
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
-from runners.play.game import Game, NextDecision, Players, cells_text, pieces_text, request, result, turn_text
-from runners.play.hints import hint
+from runners.play.game import (
+    Game,
+    NextDecision,
+    Participants,
+    describe_ending,
+    describe_turn,
+    format_cells,
+    format_pieces,
+    format_prompt,
+)
+from runners.play.hints import find_hint
 from runners.play.screens import Screen
 from runners.play.session import Session
 
@@ -34,37 +43,37 @@ class Dialogue:
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session = session
         self._screen = screen
-        self._players = Players(session.seat, session.opponent.label)
+        self._players = Participants(session.seat, session.opponent.label)
         self._news: list[str] = []  # sentences about what happened since the game was shown
-        self._shown = False
-        self._left = False
+        self._is_game_shown = False
+        self._has_person_left = False
 
     def run(self) -> bool:
         """Play until the game is over (true) or the person leaves (false).
 
         Raises ``EOFError`` at the end of the input, ``KeyboardInterrupt`` at Ctrl-C.
         """
-        while not self._session.over and not self._left:
-            if self._session.agent_to_act:
-                self._answer()
+        while not self._session.is_over and not self._has_person_left:
+            if self._session.is_agent_to_act:
+                self._play_agent_turn()
             else:
-                self._ask()
-        if self._session.over:
-            self._news.append(result(self._session.game, self._players, self._session.reason))
-            self._show()
-        return self._session.over
+                self._read_decision()
+        if self._session.is_over:
+            self._news.append(describe_ending(self._session.game, self._players, self._session.reason))
+            self._show_game()
+        return self._session.is_over
 
-    def _show(self) -> None:
-        self._screen.show(self._session.game, self._news)
-        self._news, self._shown = [], True
+    def _show_game(self) -> None:
+        self._screen.show_game(self._session.game, self._news)
+        self._news, self._is_game_shown = [], True
 
-    def _answer(self) -> None:
+    def _play_agent_turn(self) -> None:
         before = self._session.game
-        self._wait_for(self._session.answer)
-        self._news += filter(None, [turn_text(before, self._session.game, self._players)])
-        self._shown = False
+        self._run_in_thread(self._session.play_agent_turn)
+        self._news += filter(None, [describe_turn(before, self._session.game, self._players)])
+        self._is_game_shown = False
 
-    def _wait_for(self, work: Callable[[], None]) -> None:
+    def _run_in_thread(self, work: Callable[[], None]) -> None:
         """Call ``work`` in a thread of its own, so that Ctrl-C ends the wait at once."""
         failures: list[BaseException] = []
 
@@ -78,66 +87,66 @@ class Dialogue:
         thread.start()
         thread.join(THINKING_SECONDS)
         if thread.is_alive():
-            with self._screen.waiting(f"{self._session.opponent.label} is thinking"):
+            with self._screen.show_waiting(f"{self._session.opponent.label} is thinking"):
                 thread.join()
         if failures:
             raise failures[0]
 
-    def _ask(self) -> None:
-        if not self._shown:
-            self._show()
-        line = self._screen.ask(request(self._session.game))
-        command = command_of(line)
+    def _read_decision(self) -> None:
+        if not self._is_game_shown:
+            self._show_game()
+        line = self._screen.prompt(format_prompt(self._session.game))
+        command = parse_command(line)
         if command is not None:
-            self._obey(command)
+            self._run_command(command)
             return
         before = self._session.game
         try:
-            after = game_after(line, before)
+            after = apply_decision(line, before)
         except RequestError as error:
-            self._screen.write(f"{error}.")
+            self._screen.print_text(f"{error}.")
             return
-        self._session.act(after)
-        self._news.append(turn_text(before, after, self._players))
-        self._shown = False
+        self._session.advance_to(after)
+        self._news.append(describe_turn(before, after, self._players))
+        self._is_game_shown = False
 
-    def _obey(self, command: Command) -> None:
+    def _run_command(self, command: DialogueCommand) -> None:
         game = self._session.game
-        if command is Command.HINT:
+        if command is DialogueCommand.HINT:
             self._session.aids.add("hint")
-            self._write(*hint(game).lines)
-        elif command is Command.HELP:
-            text = expected(game)
-            self._write(f"{text[0].upper()}{text[1:]}.", *HELP)
-        elif command is Command.BOARD:
-            self._show()
-        elif command is Command.UNDO:
+            self._print_lines(*find_hint(game).lines)
+        elif command is DialogueCommand.HELP:
+            text = describe_expected_input(game)
+            self._print_lines(f"{text[0].upper()}{text[1:]}.", *HELP)
+        elif command is DialogueCommand.BOARD:
+            self._show_game()
+        elif command is DialogueCommand.UNDO:
             self._undo()
-        elif command is Command.RESIGN:
-            self._session.act(game.forfeited(FORFEIT_RESIGNED))
+        elif command is DialogueCommand.RESIGN:
+            self._session.advance_to(game.with_forfeit(FORFEIT_RESIGNED))
         else:
-            self._left = True
+            self._has_person_left = True
 
     def _undo(self) -> None:
         plies = len(self._session.game.plies)
         if not self._session.undo():
-            self._screen.write("There is nothing to undo: you have not played yet.")
+            self._screen.print_text("There is nothing to undo: you have not played yet.")
             return
         gone = plies - len(self._session.game.plies)
         self._news = [f"Taken back: {gone} {'ply' if gone == 1 else 'plies'}. It is your turn again."]
-        self._shown = False
+        self._is_game_shown = False
 
-    def _write(self, *lines: str) -> None:
+    def _print_lines(self, *lines: str) -> None:
         for line in lines:
-            self._screen.write(line)
+            self._screen.print_text(line)
 
 
 # What is typed.
 
-SHOWN = 40  # characters of the input that a message repeats
+QUOTED_CHARACTERS = 40  # characters of the input that a message repeats
 
 
-class Command(StrEnum):
+class DialogueCommand(StrEnum):
     """Input that is not a decision."""
 
     HINT = "hint"
@@ -148,96 +157,115 @@ class Command(StrEnum):
     QUIT = "quit"
 
 
-COMMANDS = {command.value: command for command in Command} | {"?": Command.HELP, "exit": Command.QUIT}
+COMMANDS = {command.value: command for command in DialogueCommand} | {
+    "?": DialogueCommand.HELP,
+    "exit": DialogueCommand.QUIT,
+}
 
 
-def command_of(line: str) -> Command | None:
+def parse_command(line: str) -> DialogueCommand | None:
     """The command in a line, None for any other input."""
     word = line.strip().lower()
     return COMMANDS.get(word)
 
 
-def game_after(line: str, game: Game) -> Game:
+def apply_decision(line: str, game: Game) -> Game:
     """The game after the decision in a line. Raises ``RequestError`` if it cannot be parsed or is illegal."""
     words = line.replace(",", " ").split()
-    if game.asked is NextDecision.NOTHING:
-        raise RequestError(f"the game is over, and {shown(line)} comes after its end")
+    if game.next_decision is NextDecision.NOTHING:
+        raise RequestError(f"the game is over, and {quote_input(line)} comes after its end")
     if not words:
-        raise RequestError(f"Nothing was typed: {expected(game)}")
+        raise RequestError(f"Nothing was typed: {describe_expected_input(game)}")
     if len(words) == 1 and not re.search(r"[\d@]", words[0]) and len(words[0]) > 1:
-        raise RequestError(f"{shown(words[0])} is not a command{_nearest(words[0])}; {expected(game)}")
-    readers = {NextDecision.GIFT: _gift, NextDecision.PLACEMENT: _placement, NextDecision.PLY: _ply}
-    return readers[game.asked](words, game)
+        raise RequestError(
+            f"{quote_input(words[0])} is not a command{_suggest_command(words[0])}; {describe_expected_input(game)}"
+        )
+    readers = {NextDecision.GIFT: _apply_gift, NextDecision.PLACEMENT: _apply_placement, NextDecision.PLY: _apply_ply}
+    return readers[game.next_decision](words, game)
 
 
-def expected(game: Game) -> str:
+def describe_expected_input(game: Game) -> str:
     """The input that is possible now, as a part of a sentence."""
-    if game.asked is NextDecision.GIFT:
-        return f"give one of the pieces {pieces_text(game.left)}"
+    if game.next_decision is NextDecision.GIFT:
+        return f"give one of the pieces {format_pieces(game.pieces_left)}"
     cell = format_cell(game.empty_cells[0])
-    if game.asked is NextDecision.PLY:
-        return f"type a piece and its cell, such as {format_piece(game.left[0])}@{cell}"
-    at_once = f", with the gift at once if you like, such as {cell} {format_piece(game.left[0])}" if game.left else ""
-    return f"place {format_piece(game.hand)} on one of {cells_text(game.empty_cells)}{at_once}"
+    if game.next_decision is NextDecision.PLY:
+        return f"type a piece and its cell, such as {format_piece(game.pieces_left[0])}@{cell}"
+    at_once = (
+        f", with the gift at once if you like, such as {cell} {format_piece(game.pieces_left[0])}"
+        if game.pieces_left
+        else ""
+    )
+    return f"place {format_piece(game.hand)} on one of {format_cells(game.empty_cells)}{at_once}"
 
 
-def shown(text: str) -> str:
+def quote_input(text: str) -> str:
     """Input as a message repeats it: quoted, printable, shortened."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
+    return repr(text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + "…")
 
 
-def _gift(words: list[str], game: Game) -> Game:
+def _apply_gift(words: list[str], game: Game) -> Game:
     if len(words) > 1:
-        raise RequestError(f"{shown(' '.join(words))} is {len(words)} words instead of one: {expected(game)}")
+        raise RequestError(
+            f"{quote_input(' '.join(words))} is {len(words)} words instead of one: {describe_expected_input(game)}"
+        )
     (word,) = words
     if _looks_like_cell(word):
         done = f" ({format_piece(game.plies[-1][0])} is placed: undo takes it back)" if game.halfway else ""
-        raise RequestError(f"{shown(word)} is a cell{done}: {expected(game)}")
-    return game.give(_piece(word, game))
+        raise RequestError(f"{quote_input(word)} is a cell{done}: {describe_expected_input(game)}")
+    return game.give(_parse_piece_word(word, game))
 
 
-def _placement(words: list[str], game: Game) -> Game:
+def _apply_placement(words: list[str], game: Game) -> Game:
     if len(words) > 2:
-        raise RequestError(f"{shown(' '.join(words))} is {len(words)} words instead of one or two: {expected(game)}")
+        raise RequestError(
+            f"{quote_input(' '.join(words))} is {len(words)} words instead of one or two: {describe_expected_input(game)}"
+        )
     if "@" in words[0]:
-        raise RequestError(f"{shown(words[0])}: the piece is in your hand, so type its cell alone; {expected(game)}")
+        raise RequestError(
+            f"{quote_input(words[0])}: the piece is in your hand, so type its cell alone; {describe_expected_input(game)}"
+        )
     if len(words[0]) == 1:
-        raise RequestError(f"{shown(words[0])} is not a cell a1 to d4: {expected(game)}")
-    placed = game.place(_cell(words[0], game))
-    if placed.asked is not NextDecision.GIFT or len(words) == 1:
+        raise RequestError(f"{quote_input(words[0])} is not a cell a1 to d4: {describe_expected_input(game)}")
+    placed = game.place(_parse_cell_word(words[0], game))
+    if placed.next_decision is not NextDecision.GIFT or len(words) == 1:
         return placed  # a gift once the game is over does not matter
     if _looks_like_cell(words[1]):
-        raise RequestError(f"{shown(words[1])} is a second cell, where a gift is expected: {expected(game)}")
-    return placed.give(_piece(words[1], game))
+        raise RequestError(
+            f"{quote_input(words[1])} is a second cell, where a gift is expected: {describe_expected_input(game)}"
+        )
+    return placed.give(_parse_piece_word(words[1], game))
 
 
-def _ply(words: list[str], game: Game) -> Game:
+def _apply_ply(words: list[str], game: Game) -> Game:
     piece, at, cell = "".join(words).partition("@")
     if not at:
-        raise RequestError(f"{shown(' '.join(words))} is not piece@cell: {expected(game)}")
-    return game.play(_piece(piece, game), _cell(cell, game))
+        raise RequestError(f"{quote_input(' '.join(words))} is not piece@cell: {describe_expected_input(game)}")
+    return game.play(_parse_piece_word(piece, game), _parse_cell_word(cell, game))
 
 
-def _piece(word: str, game: Game) -> int:
+def _parse_piece_word(word: str, game: Game) -> int:
     try:
         return parse_piece(word)
     except RequestError:
-        raise RequestError(f"{shown(word)} is not a piece 0 to F: {expected(game)}") from None
+        raise RequestError(f"{quote_input(word)} is not a piece 0 to F: {describe_expected_input(game)}") from None
 
 
-def _cell(word: str, game: Game) -> int:
+def _parse_cell_word(word: str, game: Game) -> int:
     try:
         return parse_cell(word)
     except RequestError:
         turned = word[::-1].lower()
         hint = f"; did you mean {turned}?" if _looks_like_cell(turned) else ""
-        raise RequestError(f"{shown(word)} is not a cell a1 to d4{hint or ': ' + expected(game)}") from None
+        raise RequestError(
+            f"{quote_input(word)} is not a cell a1 to d4{hint or ': ' + describe_expected_input(game)}"
+        ) from None
 
 
 def _looks_like_cell(word: str) -> bool:
     return len(word) == 2 and word[0].lower() in COLUMN_LETTERS and word[1] in ROW_DIGITS
 
 
-def _nearest(word: str) -> str:
-    close = difflib.get_close_matches(word.lower(), list(Command), n=1)
-    return f"; did you mean {close[0]}?" if close else f" ({', '.join(Command)})"
+def _suggest_command(word: str) -> str:
+    close = difflib.get_close_matches(word.lower(), list(DialogueCommand), n=1)
+    return f"; did you mean {close[0]}?" if close else f" ({', '.join(DialogueCommand)})"

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE
 from quarto.errors import RequestError
 from quarto.notation import ATTRIBUTE_WORDS, format_cell, format_piece
-from quarto.position import Position, board, from_plies
-from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Line, Rules, finished_lines
+from quarto.position import Position, board, position_from_plies
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Line, Rules, find_finished_lines
 
 Ply = tuple[int, int]  # piece, cell
 
@@ -37,11 +37,11 @@ class Game:
     plies: tuple[Ply, ...] = ()
     hand: int = NONE
     forfeit: int | None = None  # index into ENDINGS, if the seat to act forfeited
-    set_up: int = 0  # plies at the beginning that only make a position: nobody knows their order
+    setup_plies: int = 0  # plies at the beginning that only make a position: nobody knows their order
 
     @cached_property
     def position(self) -> Position:
-        return from_plies(self.plies, self.hand)
+        return position_from_plies(self.plies, self.hand)
 
     @cached_property
     def board(self) -> list[int]:
@@ -51,19 +51,19 @@ class Game:
     @cached_property
     def lines(self) -> list[Line]:
         """The finished lines."""
-        return finished_lines(self.board, self.rules)
+        return find_finished_lines(self.board, self.rules)
 
     @property
     def last_cell(self) -> int:
         """The cell of the last placement; ``NONE`` if there was none."""
-        return self.plies[-1][1] if len(self.plies) > self.set_up else NONE
+        return self.plies[-1][1] if len(self.plies) > self.setup_plies else NONE
 
     @property
     def empty_cells(self) -> list[int]:
         return [cell for cell in range(CELLS) if self.board[cell] == NONE]
 
     @property
-    def left(self) -> list[int]:
+    def pieces_left(self) -> list[int]:
         """The pieces that are neither on the board nor in hand."""
         return [piece for piece in range(PIECES) if self.position.available >> piece & 1]
 
@@ -77,7 +77,7 @@ class Game:
         return FULL_BOARD if len(self.plies) == CELLS else None
 
     @property
-    def asked(self) -> NextDecision:
+    def next_decision(self) -> NextDecision:
         """The next decision of the seat to act."""
         if self.ending is not None:
             return NextDecision.NOTHING
@@ -96,16 +96,16 @@ class Game:
         giving = self.hand == NONE and not self.rules.mover_chooses
         return len(self.plies) + (not giving)
 
-    def before(self, turn: int) -> Position:
+    def position_before(self, turn: int) -> Position:
         """The position in which an earlier ``turn`` of this game was taken."""
         if turn == 0 or self.rules.mover_chooses:
-            return from_plies(self.plies[: max(turn - 1, 0)])
-        return from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
+            return position_from_plies(self.plies[: max(turn - 1, 0)])
+        return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
 
     @property
     def halfway(self) -> bool:
         """Whether this turn's piece is placed and its gift is not given yet."""
-        return self.asked is NextDecision.GIFT and bool(self.plies)
+        return self.next_decision is NextDecision.GIFT and bool(self.plies)
 
     @property
     def winner(self) -> int:
@@ -116,38 +116,38 @@ class Game:
 
     def give(self, piece: int) -> Game:
         """The game after ``piece`` was given."""
-        self._check_asked(NextDecision.GIFT)
+        self._check_next_decision(NextDecision.GIFT)
         self._check_piece(piece)
         return replace(self, hand=piece)
 
     def place(self, cell: int) -> Game:
         """The game after the piece in hand was placed on ``cell``."""
-        self._check_asked(NextDecision.PLACEMENT)
+        self._check_next_decision(NextDecision.PLACEMENT)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (self.hand, cell)), hand=NONE)
 
     def play(self, piece: int, cell: int) -> Game:
         """The game after ``piece`` was chosen and placed on ``cell``, where the mover chooses the piece."""
-        self._check_asked(NextDecision.PLY)
+        self._check_next_decision(NextDecision.PLY)
         self._check_piece(piece)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (piece, cell)))
 
-    def forfeited(self, ending: int) -> Game:
+    def with_forfeit(self, ending: int) -> Game:
         """The game after the seat to act forfeited, by one of the ENDINGS that are forfeits."""
         return replace(self, forfeit=ending)
 
-    def _check_asked(self, asked: NextDecision) -> None:
-        if self.asked is not asked:
-            raise RequestError(f"the game expects {self.asked} now, not {asked}")
+    def _check_next_decision(self, asked: NextDecision) -> None:
+        if self.next_decision is not asked:
+            raise RequestError(f"the game expects {self.next_decision} now, not {asked}")
 
     def _check_piece(self, piece: int) -> None:
-        if piece in self.left:
+        if piece in self.pieces_left:
             return
         if not 0 <= piece < PIECES:
             raise RequestError(f"{piece} is not the number of a piece")
         where = f"piece {format_piece(piece)} is already on {format_cell(self.board.index(piece))}"
-        raise RequestError(f"{where}; left: {pieces_text(self.left)}")
+        raise RequestError(f"{where}; left: {format_pieces(self.pieces_left)}")
 
     def _check_cell(self, cell: int) -> None:
         if cell in self.empty_cells:
@@ -155,39 +155,39 @@ class Game:
         if not 0 <= cell < CELLS:
             raise RequestError(f"{cell} is not the number of a cell")
         taken = f"{format_cell(cell)} is taken by piece {format_piece(self.board[cell])}"
-        raise RequestError(f"{taken}; free: {cells_text(self.empty_cells)}")
+        raise RequestError(f"{taken}; free: {format_cells(self.empty_cells)}")
 
 
-def game_at(position: Position, rules: Rules) -> Game:
+def game_from_position(position: Position, rules: Rules) -> Game:
     """The game that begins with a position."""
     plies = tuple((piece, cell) for cell, piece in enumerate(board(position)) if piece != NONE)
-    return Game(rules, plies, position.hand, set_up=len(plies))
+    return Game(rules, plies, position.hand, setup_plies=len(plies))
 
 
-def pieces_text(pieces: Iterable[int]) -> str:
+def format_pieces(pieces: Iterable[int]) -> str:
     """Pieces as they are typed, separated by spaces."""
     return " ".join(format_piece(piece) for piece in pieces)
 
 
-def cells_text(cells: Iterable[int]) -> str:
+def format_cells(cells: Iterable[int]) -> str:
     """Cells as they are typed, separated by spaces."""
     return " ".join(format_cell(cell) for cell in cells)
 
 
-class Players(NamedTuple):
+class Participants(NamedTuple):
     """The person's seat and the agent's label."""
 
     seat: int
     agent: str
 
 
-def attributes(piece: int) -> list[str]:
+def list_attribute_words(piece: int) -> list[str]:
     """Words for a piece's attributes, such as ``high, coloured, solid, square``."""
     bits = (piece >> attribute & 1 for attribute in reversed(range(ATTRIBUTES)))
     return [words[0] if bit else words[1] for words, bit in zip(ATTRIBUTE_WORDS, bits, strict=True)]
 
 
-def turn_text(before: Game, after: Game, players: Players) -> str:
+def describe_turn(before: Game, after: Game, players: Participants) -> str:
     """A sentence about what the seat to act in ``before`` did until ``after``; empty if it did nothing."""
     you = before.seat == players.seat
     subject, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
@@ -196,37 +196,37 @@ def turn_text(before: Game, after: Game, players: Players) -> str:
     ]
     if after.hand not in (NONE, before.hand):
         done.append(f"{gives} {format_piece(after.hand)}")
-    return _sentence(f"{subject} {' and '.join(done)}") if done else ""
+    return _format_sentence(f"{subject} {' and '.join(done)}") if done else ""
 
 
-def result(game: Game, players: Players, reason: str = "") -> str:
+def describe_ending(game: Game, players: Participants, reason: str = "") -> str:
     """A sentence about the end of a game; ``reason`` says why the agent forfeited, if it did."""
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
-        return _sentence(f"{wins}: {'; '.join(line_text(game, line) for line in game.lines)}")
+        return _format_sentence(f"{wins}: {'; '.join(describe_line(game, line) for line in game.lines)}")
     if game.ending == FULL_BOARD:
         return "A draw: the board is full and no line is finished."
     if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_TIME):
-        return _sentence(f"{players.agent} forfeits the game, and {wins}: {reason}")
-    return _sentence(f"you resign, and {wins}")
+        return _format_sentence(f"{players.agent} forfeits the game, and {wins}: {reason}")
+    return _format_sentence(f"you resign, and {wins}")
 
 
-def line_text(game: Game, line: Line) -> str:
+def describe_line(game: Game, line: Line) -> str:
     """A finished line and the attributes that its pieces share."""
-    of_pieces = [set(attributes(game.board[cell])) for cell in line]
+    of_pieces = [set(list_attribute_words(game.board[cell])) for cell in line]
     shared = [word for words in ATTRIBUTE_WORDS for word in words if all(word in each for each in of_pieces)]
-    return f"{cells_text(line)}, all {' and '.join(shared)}"
+    return f"{format_cells(line)}, all {' and '.join(shared)}"
 
 
-def request(game: Game) -> str:
+def format_prompt(game: Game) -> str:
     """The prompt for the next decision."""
-    if game.asked is NextDecision.PLACEMENT:
+    if game.next_decision is NextDecision.PLACEMENT:
         return f"place {format_piece(game.hand)}"
-    return "give a piece" if game.asked is NextDecision.GIFT else "place piece@cell"
+    return "give a piece" if game.next_decision is NextDecision.GIFT else "place piece@cell"
 
 
-def _sentence(text: str) -> str:
+def _format_sentence(text: str) -> str:
     """``text`` with a full stop and, unless it begins with a label, a capital letter."""
     first = text[0].upper() if text.startswith("you") else text[0]
     return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}"

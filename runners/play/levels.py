@@ -29,7 +29,7 @@ LEVELS = (
 )
 
 
-def agent_at(name: str) -> str:
+def find_level_agent(name: str) -> str:
     """The label of an opponent that is named by its level, ``4``; any other name as it is.
 
     Raises ``RequestError`` for a level that does not exist.

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.rules import NONE, PIECES, SIDE
-from runners.play.game import Game, attributes
+from runners.play.game import Game, list_attribute_words
 
 PIECE_WIDTH = 7
 CELL_WIDTH = PIECE_WIDTH + 2
@@ -19,7 +19,7 @@ LEGEND = (
 )
 
 
-def token(piece: int) -> str:
+def render_token(piece: int) -> str:
     """A piece in seven characters: ``[[*F#]]``, `` ( 0 ) ``."""
     high, coloured, solid, square = (piece >> bit & 1 for bit in (3, 2, 1, 0))
     inside = f"{'*' if coloured else ' '}{format_piece(piece)}{'#' if solid else ' '}"
@@ -27,48 +27,48 @@ def token(piece: int) -> str:
     return f"{opening * (1 + high)}{inside}{closing * (1 + high)}".center(PIECE_WIDTH)
 
 
-def board_rows(game: Game) -> list[str]:
+def render_board(game: Game) -> list[str]:
     """The board; ``>`` and ``<`` point at the last piece, ``=`` at those of a finished line."""
     won = {cell for line in game.lines for cell in line}
     rows = ["  " + "".join(letter.center(CELL_WIDTH) for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
         cells = range(SIDE * row, SIDE * row + SIDE)
         rows.append(
-            f"{digit} " + "".join(_cell(game.board[cell], cell in won, cell == game.last_cell) for cell in cells)
+            f"{digit} " + "".join(_render_cell(game.board[cell], cell in won, cell == game.last_cell) for cell in cells)
         )
     return [row.rstrip() for row in rows]
 
 
-def _cell(piece: int, won: bool, last: bool) -> str:
+def _render_cell(piece: int, won: bool, last: bool) -> str:
     if piece == NONE:
         return ".".center(CELL_WIDTH)
     left, right = "==" if won else "><" if last else "  "
-    return left + token(piece) + right
+    return left + render_token(piece) + right
 
 
-def left_rows(game: Game) -> list[str]:
+def render_pieces_left(game: Game) -> list[str]:
     """The pieces left; each piece has a fixed position."""
-    texts = [token(piece) if piece in game.left else " " * PIECE_WIDTH for piece in range(PIECES)]
+    texts = [render_token(piece) if piece in game.pieces_left else " " * PIECE_WIDTH for piece in range(PIECES)]
     rows = ("  ".join(texts[first : first + SIDE]).rstrip() for first in range(0, PIECES, SIDE))
     return ["pieces left:", *rows]
 
 
-def hand_rows(game: Game, width: int) -> list[str]:
+def render_hand(game: Game, width: int) -> list[str]:
     """The piece in hand, if there is one, with its attributes in words if they fit."""
     if game.hand == NONE:
         return []
-    row = f"in hand: {token(game.hand).strip()}"
-    words = f" {', '.join(attributes(game.hand))}"
+    row = f"in hand: {render_token(game.hand).strip()}"
+    words = f" {', '.join(list_attribute_words(game.hand))}"
     return [row + words if len(row + words) <= width else row]
 
 
-def drawn(game: Game, width: int) -> str:
+def render_game(game: Game, width: int) -> str:
     """The board and the pieces left: beside it or, on a narrow screen, below."""
-    board, left = board_rows(game), left_rows(game)
-    rows = _beside(board, left) if width >= WIDTH else [*board, "", *left]
-    return "\n".join([*rows, *hand_rows(game, width)])
+    board, left = render_board(game), render_pieces_left(game)
+    rows = _render_side_by_side(board, left) if width >= WIDTH else [*board, "", *left]
+    return "\n".join([*rows, *render_hand(game, width)])
 
 
-def _beside(first: Sequence[str], second: Iterable[str]) -> list[str]:
+def _render_side_by_side(first: Sequence[str], second: Iterable[str]) -> list[str]:
     width = 2 + SIDE * CELL_WIDTH + 3
     return [f"{one:<{width}}{other}".rstrip() for one, other in zip_longest(first, second, fillvalue="")]

@@ -16,23 +16,23 @@ from typing import Protocol
 
 import numpy as np
 
-from agents.base.agent import ERROR, LATE, Agent
+from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from analytics.store.archive import Archive
-from analytics.store.blocks import one_game
-from analytics.store.range_files import store_games
-from analytics.store.ranges import first_game_id, merged, missing
-from analytics.store.records import LABEL, run_word
+from analytics.store.blocks import build_game
+from analytics.store.range_files import write_games
+from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
+from analytics.store.records import LABEL, run_id_to_number
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
 from quarto.jit import uint64
 from quarto.position import Position
-from quarto.rng import Streams, stream, turn_offset_of
+from quarto.rng import Streams, stream, turn_offset_word
 from quarto.rules import Rules
-from runners.arena.code import code_of, differences
-from runners.arena.experiment import begin, end
+from runners.arena.code import build_code_record, describe_differences
+from runners.arena.experiment import record_run_end, record_run_start
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hosting.guarded_agent import GuardedAgent, exception_text
+from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
 from runners.play.game import Game, NextDecision
 
 
@@ -50,7 +50,7 @@ class Opponent(Protocol):
     @property
     def label(self) -> str: ...
 
-    def turn(self, game: Game) -> tuple[int, int]:
+    def take_turn(self, game: Game) -> tuple[int, int]:
         """Cell and gift. Raises ``AgentFailedError``."""
         ...
 
@@ -61,25 +61,27 @@ class AgentOpponent:
     def __init__(self, guarded: GuardedAgent, run: int, number: int) -> None:
         self.label = guarded.label
         self._guarded = guarded
-        self._player = guarded.player()
+        self._player = guarded.fork_player()
         self._raised: list[BaseException] = []
         self._stream = np.array([stream(uint64(run), number, 0)], np.uint64)
 
-    def turn(self, game: Game) -> tuple[int, int]:
+    def take_turn(self, game: Game) -> tuple[int, int]:
         if self._guarded.game_words:  # its memory may be of turns that the person took back: play them again
             self._player.start(range(1))
             for number in range(game.turn % 2, game.turn, 2):
-                self._ask(number, game.before(number))
-        turns = self._ask(game.turn, game.position)
-        if turns.cells[0] == ERROR:
-            raise AgentFailedError(f"it raised {exception_text(self._raised[-1])}", FORFEIT_ERROR)
-        if turns.cells[0] == LATE:
+                self._request_turn(number, game.position_before(number))
+        turns = self._request_turn(game.turn, game.position)
+        if turns.cells[0] == ERROR_CELL:
+            raise AgentFailedError(f"it raised {format_agent_error(self._raised[-1])}", FORFEIT_ERROR)
+        if turns.cells[0] == LATE_CELL:
             raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _ask(self, number: int, position: Position) -> Turns:
-        rng = Streams(self._stream + turn_offset_of(number))
-        return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._raised.append)
+    def _request_turn(self, number: int, position: Position) -> Turns:
+        rng = Streams(self._stream + turn_offset_word(number))
+        return self._guarded.take_turns(
+            self._player, Batch.from_positions([position]), rng, np.zeros(1, np.uint32), self._raised.append
+        )
 
 
 class Session:
@@ -94,33 +96,33 @@ class Session:
         self._turns: list[Game] = []  # the game at the beginning of each turn that the person took
 
     @property
-    def over(self) -> bool:
-        return self.game.asked is NextDecision.NOTHING
+    def is_over(self) -> bool:
+        return self.game.next_decision is NextDecision.NOTHING
 
     @property
-    def agent_to_act(self) -> bool:
-        return not self.over and self.game.seat != self.seat
+    def is_agent_to_act(self) -> bool:
+        return not self.is_over and self.game.seat != self.seat
 
-    def act(self, game: Game) -> None:
+    def advance_to(self, game: Game) -> None:
         """Go on to ``game``, which follows from the current game by a decision of the person."""
         if not self.game.halfway:
             self._turns.append(self.game)
         self.game = game
 
-    def answer(self) -> None:
+    def play_agent_turn(self) -> None:
         """Let the agent take its turn. It forfeits by an exception, an illegal turn, or one that takes too long."""
         try:
-            cell, gift = self.opponent.turn(self.game)
+            cell, gift = self.opponent.take_turn(self.game)
         except AgentFailedError as error:
             self.reason = str(error)
-            self.game = self.game.forfeited(error.ending)
+            self.game = self.game.with_forfeit(error.ending)
             return
         try:
-            for step in _steps(self.game, cell, gift):
+            for step in _play_steps(self.game, cell, gift):
                 self.game = step
         except RequestError as error:
             self.reason = f"its turn was illegal: {error}"
-            self.game = self.game.forfeited(FORFEIT_ILLEGAL)
+            self.game = self.game.with_forfeit(FORFEIT_ILLEGAL)
 
     def undo(self) -> bool:
         """Go back to the start of the person's last turn. False if there is none."""
@@ -131,32 +133,32 @@ class Session:
         return True
 
 
-def _steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
+def _play_steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
     """The games after each step of a turn. A gift after the end of the game is ignored."""
-    if game.asked is NextDecision.PLY:
+    if game.next_decision is NextDecision.PLY:
         yield game.play(gift, cell)
         return
-    if game.asked is NextDecision.PLACEMENT:
+    if game.next_decision is NextDecision.PLACEMENT:
         game = game.place(cell)
         yield game
-    if game.asked is NextDecision.GIFT:
+    if game.next_decision is NextDecision.GIFT:
         yield game.give(gift)
 
 
 # The log.
 
 HUMAN = "runners.play.Human"
-PATIENCE = 10.0  # seconds in which another process or thread may log a game of the same person
-AIDS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
+LOCK_SECONDS = 10.0  # seconds in which another process or thread may log a game of the same person
+AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
 
 
-def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
+def build_run_spec(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
     """The run of a person's games against an agent; ``seat`` is the person's.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
     label = f"human:{name}"
-    longest = _marked(label, AIDS[-1])
+    longest = _add_aids_to_label(label, AID_COMBINATIONS[-1])
     if not name.strip() or not LABEL.fullmatch(longest):
         raise RequestError(
             f"name {name!r} is not a printable text of at most {200 - len(longest) + len(name)} characters"
@@ -165,15 +167,15 @@ def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> 
     return RunSpec(rules, (AgentSpec(label, HUMAN, {}), agent), (pairing,), seed, opening_plies=0, seats="fixed")
 
 
-def _marked(label: str, aids: Collection[str]) -> str:
+def _add_aids_to_label(label: str, aids: Collection[str]) -> str:
     return f"{label}({','.join(sorted(aids))})" if aids else label
 
 
-def block_of(game: Game, number: int) -> Block:
+def build_block(game: Game, number: int) -> Block:
     """A finished game as a block for the archive. Raises ``ValueError`` for a game that goes on."""
     if game.ending is None:
         raise ValueError("the game is not over")
-    return Block(0, number, 0, one_game(game.plies, game.winner, game.ending), swapped=False)
+    return Block(0, number, 0, build_game(game.plies, game.winner, game.ending), swapped=False)
 
 
 class Logbook:
@@ -182,42 +184,44 @@ class Logbook:
     def __init__(self, archive: Archive, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
         self.root = archive.root
-        self._code = code_of(spec, [None, agent])  # the person comes first
+        self._code = build_code_record(spec, [None, agent])  # the person comes first
         self._command = command
-        known = archive.run(spec.run_id)
-        other = known is not None and differences(known, self._code)
+        known = archive.find_run(spec.run_id)
+        other = known is not None and describe_differences(known, self._code)
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
-    def next_number(self) -> int:
+    def find_next_number(self) -> int:
         """The first number that is free in the run and in those of games with help: its random stream is unused."""
-        runs = (self.spec_with(aids).run_id for aids in AIDS)
-        held = merged(taken for run_id in runs for taken in self._archive.ranges(run_id).covered)
-        return missing(held, MAX_PAIRS)[0][0]
+        runs = (self.build_aided_spec(aids).run_id for aids in AID_COMBINATIONS)
+        held = merge_ranges(
+            taken for run_id in runs for taken in self._archive.list_effective_ranges(run_id).covered_ranges
+        )
+        return list_gaps(held, MAX_PAIRS)[0][0]
 
-    def spec_with(self, aids: Collection[str]) -> RunSpec:
+    def build_aided_spec(self, aids: Collection[str]) -> RunSpec:
         """The run of games in which the person used these aids."""
         human, agent = self.spec.agents
-        return replace(self.spec, agents=(replace(human, label=_marked(human.label, aids)), agent))
+        return replace(self.spec, agents=(replace(human, label=_add_aids_to_label(human.label, aids)), agent))
 
-    def enter(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
+    def log_game(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
         """Log a finished game, in which the person used some of ``AIDS``; returns its run and number.
 
         The number is ``number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
         archive cannot be written, ``RequestError`` if another process writes to this run all the time.
         """
         started = time.perf_counter()
-        spec = self.spec_with(aids)
+        spec = self.build_aided_spec(aids)
         try:
-            with self._archive.only_writer(self.spec.run_id, PATIENCE):  # runs with help share its numbers
-                runs = (self.spec_with(used).run_id for used in AIDS)
-                if any(self._archive.ranges(run_id).at(number) is not None for run_id in runs):
-                    number = self.next_number()
-                begin(self._archive, spec, self._code, number + 1, self._command)
-                span, block = (number, number + 1), block_of(game, number)
-                store_games(self._archive, spec.run_id, spec.line, spec.labels, span, [block])
+            with self._archive.lock_run(self.spec.run_id, LOCK_SECONDS):  # runs with help share its numbers
+                runs = (self.build_aided_spec(used).run_id for used in AID_COMBINATIONS)
+                if any(self._archive.list_effective_ranges(run_id).find_range(number) is not None for run_id in runs):
+                    number = self.find_next_number()
+                record_run_start(self._archive, spec, self._code, number + 1, self._command)
+                span, block = (number, number + 1), build_block(game, number)
+                write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, span, [block])
         finally:
             with suppress(ArenaError):  # the error of writing is the one to report
-                end(self._archive, spec, seconds + time.perf_counter() - started)
+                record_run_end(self._archive, spec, seconds + time.perf_counter() - started)
         return spec.run_id, number
 
 
@@ -231,12 +235,12 @@ class PreparedGame:
     logbook: Logbook | None  # None: the game is not logged
     number: int  # of the game in its run: the agent's randomness depends on it
 
-    def session(self) -> Session:
+    def start_session(self) -> Session:
         """The game at its beginning."""
         return Session(self.spec.rules, self.seat, self.opponent)
 
 
-def prepared_game(
+def prepare_game(
     spec: RunSpec,
     seat: int,
     player: tuple[Agent, GuardedAgent],
@@ -251,23 +255,23 @@ def prepared_game(
     that no game has had yet.
     """
     agent, guarded = player
-    word = run_word(spec.run_id)
+    word = run_id_to_number(spec.run_id)
     if archive is None:
         return PreparedGame(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
     logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
-    following = logbook.next_number()
+    following = logbook.find_next_number()
     chosen = following if number is None else number
     if chosen > following:
         raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
     return PreparedGame(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)
 
 
-def used(aids: Collection[str]) -> str:
+def format_aids(aids: Collection[str]) -> str:
     """The aids in words: ``hint and undo``."""
     return " and ".join(sorted(aids))
 
 
-def question_for(run_id: str, number: int) -> str:
+def format_plies_query(run_id: str, number: int) -> str:
     """The question in SQL for the plies of a logged game."""
     game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
     return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

@@ -28,9 +28,9 @@ from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analytics import archive_option
-from analytics.questions.columns import ResultColumn, Table, duration, format_pace
-from analytics.questions.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
+from analytics import format_archive_option
+from analytics.questions.columns import ResultColumn, Table, format_duration, format_pace
+from analytics.questions.columns import escape_text as escape_text  # noqa: PLC0414  (for all who print)
 
 
 class _StandardOutput(Console):
@@ -40,81 +40,81 @@ class _StandardOutput(Console):
         raise SystemExit(0)
 
 
-def out() -> Console:
+def build_output_console() -> Console:
     """The console for results: standard output."""
     return _StandardOutput(highlight=False, emoji=False)  # a label is no code of an emoji
 
 
 def print_line(text: str) -> None:
     """Print text of a result to standard output as it is, not wrapped."""
-    out().print(escaped(text), markup=False, soft_wrap=True)
+    build_output_console().print(escape_text(text), markup=False, soft_wrap=True)
 
 
 def print_note(text: str, screen: IO[str] | None = None) -> None:
     """Print text that is not a result to standard error, or to ``screen``, as it is, not wrapped."""
     console = Console(file=screen, stderr=True, highlight=False, emoji=False, soft_wrap=True)
-    console.print(escaped(text), markup=False)
+    console.print(escape_text(text), markup=False)
 
 
-FOLDED = 24  # a text this long or shorter stays in one line
-FRAME = 3  # the width of a column's frame; the table has one line more
+FOLD_WIDTH = 24  # a text this long or shorter stays in one line
+FRAME_WIDTH = 3  # the width of a column's frame; the table has one line more
 
 
-def width_of(column: ResultColumn) -> int:
+def compute_column_width(column: ResultColumn) -> int:
     """The width of the widest text."""
     return max(map(cell_len, (column.heading, *column.texts)))
 
 
-def folds(column: ResultColumn) -> bool:
+def is_foldable(column: ResultColumn) -> bool:
     """Whether it has texts long enough to go on in the next line."""
-    return not column.right and width_of(column) > FOLDED
+    return not column.right and compute_column_width(column) > FOLD_WIDTH
 
 
-def least_width(column: ResultColumn) -> int:
+def compute_min_width(column: ResultColumn) -> int:
     """The width with long texts in several lines."""
-    return FOLDED if folds(column) else width_of(column)
+    return FOLD_WIDTH if is_foldable(column) else compute_column_width(column)
 
 
-def full_width(table: Table) -> int:
+def compute_table_width(table: Table) -> int:
     """The width with each text in one line."""
-    return 1 + sum(width_of(column) + FRAME for column in table.columns)
+    return 1 + sum(compute_column_width(column) + FRAME_WIDTH for column in table.columns)
 
 
-def narrowed(table: Table, width: int) -> tuple[Table, list[str]]:
+def drop_spare_columns(table: Table, width: int) -> tuple[Table, list[str]]:
     """The table without as many of its spare columns as have to go for it to fit, long texts folded; their headings."""
     columns = table.columns
-    going = sorted((column.spare, index) for index, column in enumerate(columns) if column.spare)
-    taken, gone = 1 + sum(least_width(column) + FRAME for column in columns), list[int]()
+    going = sorted((column.drop_priority, index) for index, column in enumerate(columns) if column.drop_priority)
+    taken, gone = 1 + sum(compute_min_width(column) + FRAME_WIDTH for column in columns), list[int]()
     while going and taken > width:
         gone.append(going.pop()[1])
-        taken -= least_width(columns[gone[-1]]) + FRAME
+        taken -= compute_min_width(columns[gone[-1]]) + FRAME_WIDTH
     kept = [column for index, column in enumerate(columns) if index not in {*gone}]
     return Table(table.title, kept), [columns[index].heading for index in sorted(gone)]
 
 
-def rich_table(table: Table, folded: bool = False) -> RichTable:
+def build_rich_table(table: Table, folded: bool = False) -> RichTable:
     """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
     made = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right else "left" for column in table.columns]
     for column, side in zip(table.columns, sides, strict=True):
-        folds_here = folded and folds(column)
-        least = FOLDED if folds_here else None
+        folds_here = folded and is_foldable(column)
+        least = FOLD_WIDTH if folds_here else None
         made.add_column(Text(column.heading, justify=side), no_wrap=not folds_here, overflow="fold", min_width=least)
     for row in table.rows:
         made.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
     return made
 
 
-def drawn(table: Table) -> Iterator[str]:
+def render_plain_table(table: Table) -> Iterator[str]:
     """The lines of a table without a title at full width, as Rich draws it; Rich takes a millisecond a row."""
     columns = table.columns
     texts = [(each.heading, *each.texts) for each in columns]
     widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
 
-    def ruled(left: str, rule: str, between: str, right: str) -> str:
+    def render_rule(left: str, rule: str, between: str, right: str) -> str:
         return left + between.join(rule * (width + 2) for width in widths) + right
 
-    def lines(row: Sequence[str], edge: str) -> Iterator[str]:
+    def render_row(row: Sequence[str], edge: str) -> Iterator[str]:
         cells = [text.split("\n") for text in row]
         for line in range(max(map(len, cells), default=0)):
             parts = [each[line] if line < len(each) else "" for each in cells]
@@ -124,75 +124,80 @@ def drawn(table: Table) -> Iterator[str]:
             )
             yield f"{edge} {f' {edge} '.join(padded)} {edge}"
 
-    yield ruled("┏", "━", "┳", "┓")
-    yield from lines([each.heading for each in columns], "┃")
-    yield ruled("┡", "━", "╇", "┩")
+    yield render_rule("┏", "━", "┳", "┓")
+    yield from render_row([each.heading for each in columns], "┃")
+    yield render_rule("┡", "━", "╇", "┩")
     for row in table.rows:
-        yield from lines(row, "│")
-    yield ruled("└", "─", "┴", "┘")
+        yield from render_row(row, "│")
+    yield render_rule("└", "─", "┴", "┘")
 
 
-def tabulated(columns: Sequence[ResultColumn], title: str = "") -> Table:
+def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
     """A table of these columns, in whose texts a terminal obeys nothing."""
     visible = [
-        column._replace(heading=escaped(column.heading), texts=[escaped(f"{text}") for text in column.texts])
+        column._replace(heading=escape_text(column.heading), texts=[escape_text(f"{text}") for text in column.texts])
         for column in columns
     ]
-    return Table(escaped(title), visible)
+    return Table(escape_text(title), visible)
 
 
-def show(*choices: Sequence[Table], wide: bool | None = None) -> None:
+def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
     """Print the first choice of tables that fits the terminal; if none does, the last one without spare columns.
 
     A line then names the columns that are left out. Without a terminal (in a pipe), or if ``wide``, print the first
     choice at full width. ``wide`` is None where the command has no option ``--wide``.
     """
-    console = out()
-    fitting = [tables for tables in choices if max(map(full_width, tables)) <= console.width]
+    console = build_output_console()
+    fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:
-        _print(console, choices[0])
+        _print_at_width(console, choices[0])
     elif fitting:
-        _print(console, fitting[0])
+        _print_at_width(console, fitting[0])
     else:
-        narrow = [narrowed(table, console.width) for table in choices[-1]]
-        _print(console, [table for table, _ in narrow], folded=True)
-        _print_left_out(console, [heading for _, gone in narrow for heading in gone], wide is not None)
+        narrow = [drop_spare_columns(table, console.width) for table in choices[-1]]
+        _print_at_width(console, [table for table, _ in narrow], folded=True)
+        _print_dropped_columns(console, [heading for _, gone in narrow for heading in gone], wide is not None)
 
 
-def _print(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
+def _print_at_width(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
     width = console.width
     for table in tables:
-        if not folded and _is_plain(console, table):
-            title = [table.title.ljust(full_width(table) - cell_len(table.title) + len(table.title))]
-            console.out("\n".join([*(title if table.title else []), *drawn(table)]), highlight=False)
+        if not folded and _renders_as_plain(console, table):
+            title = [table.title.ljust(compute_table_width(table) - cell_len(table.title) + len(table.title))]
+            console.out("\n".join([*(title if table.title else []), *render_plain_table(table)]), highlight=False)
             continue
-        least = 1 + sum((least_width(column) if folded else width_of(column)) + FRAME for column in table.columns)
+        least = 1 + sum(
+            (compute_min_width(column) if folded else compute_column_width(column)) + FRAME_WIDTH
+            for column in table.columns
+        )
         console.width = max(width, least)
-        console.print(rich_table(table, folded), crop=False)
+        console.print(build_rich_table(table, folded), crop=False)
     console.width = width
 
 
-def _is_plain(console: Console, table: Table) -> bool:
+def _renders_as_plain(console: Console, table: Table) -> bool:
     """Return whether ``drawn`` gives what Rich would print: nothing is bold, boxes are not ASCII, the title fits.
 
     Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands.
     """
-    return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= full_width(table)
+    return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
+        table
+    )
 
 
-def _print_left_out(console: Console, headings: Sequence[str], has_option: bool) -> None:
+def _print_dropped_columns(console: Console, headings: Sequence[str], has_option: bool) -> None:
     """Name the columns that did not fit, and a way to see them."""
     if headings:
-        more = len(headings) - MOST_NAMED
-        named = ", ".join(headings[:MOST_NAMED]) + (f" and {more:,} more columns" if more > 0 else "")
+        more = len(headings) - MAX_NAMED_COLUMNS
+        named = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
         how = "--wide shows them" if has_option else "a wider terminal shows them, or | less -S"
         console.print(f"Left out to fit {console.width} columns: {named} ({how}).", markup=False, soft_wrap=True)
 
 
-MOST_NAMED = 6  # columns that are left out
+MAX_NAMED_COLUMNS = 6  # columns that are left out
 
 
-def program() -> str:
+def find_program() -> str:
     """The command that starts this program: its name if that is on ``PATH``, else its path."""
     script = Path(sys.executable).with_name("qarena")
     if shutil.which("qarena") or not script.exists():
@@ -200,29 +205,29 @@ def program() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def speed(games: int, seconds: float) -> str:
+def format_speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
     return f"{games:,} games in {seconds:.1f} s, {format_pace(games, seconds)} games a second with every ply on disk"
 
 
-def number_of(count: int, thing: str, things: str = "") -> str:
+def format_count(count: int, thing: str, things: str = "") -> str:
     """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
     return f"{count:,} {thing if count == 1 else things or f'{thing}s'}" if count else f"no {things or f'{thing}s'}"
 
 
-def shell_line(words: Iterable[str]) -> str:
+def format_shell_line(words: Iterable[str]) -> str:
     """Words as a line for a shell, with double quotes around a word that has single ones in it."""
-    return " ".join(map(_shell_word, words))
+    return " ".join(map(_quote_shell_word, words))
 
 
-def _shell_word(word: str) -> str:
+def _quote_shell_word(word: str) -> str:
     plain = "'" in word and not set('"$`\\!\n') & set(word)  # what means something between double quotes
     return f'"{word}"' if plain else shlex.quote(word)
 
 
-def sql_command(question: str, root: PurePath) -> str:
+def format_sql_command(question: str, root: PurePath) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
-    return f'{program()} sql{archive_option(root)} "{question}"'
+    return f'{find_program()} sql{format_archive_option(root)} "{question}"'
 
 
 # Progress: a bar on a terminal; elsewhere a line a minute.
@@ -247,32 +252,32 @@ class ProgressBar:
         """``count`` more units are done."""
         self._bar.update(self._task, advance=count)
 
-    def idle(self, turns: int) -> None:
+    def report_turns(self, turns: int) -> None:
         """Nothing has been done for a while, but ``turns`` turns have been taken: show that."""
         if turns:
-            self.describe(f"{self._description}, {turns:,} turns")
+            self.set_description(f"{self._description}, {turns:,} turns")
 
-    def reach(self, done: int) -> None:
+    def set_done(self, done: int) -> None:
         """``done`` units are done by now."""
         self._bar.update(self._task, completed=done)
 
-    def describe(self, text: str) -> None:
+    def set_description(self, text: str) -> None:
         """Replace the description in front of the bar."""
         self._bar.update(self._task, description=text)
 
-    def note_until(self, done: threading.Event) -> None:
+    def print_notes_until(self, done: threading.Event) -> None:
         """Print a line every ``NOTE_SECONDS``, also while nothing is done."""
         while not done.wait(NOTE_SECONDS):
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
             count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
             seconds = task.time_remaining or 0.0
-            left = f", about {duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
+            left = f", about {format_duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
             print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{left}", self._bar.console.file)
 
 
 @contextmanager
-def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[ProgressBar]:
+def show_progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[ProgressBar]:
     """A bar with the count of units, units a second, and the time left (the time spent if the total is not known).
 
     Where there is no terminal, a line every ``NOTE_SECONDS``.
@@ -283,12 +288,12 @@ def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[P
         TextColumn("{task.description}", markup=False),
         BarColumn(min(40, terminal.width // 5)),
         TaskProgressColumn(),
-        _Count(unit),
-        _Time(compact=True, table_column=Column(no_wrap=True)),
+        _CountColumn(unit),
+        _TimeColumn(compact=True, table_column=Column(no_wrap=True)),
     )
     with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
         found, done = ProgressBar(bar, description, shown, unit), threading.Event()
-        notes = threading.Thread(target=found.note_until, args=(done,), daemon=True)
+        notes = threading.Thread(target=found.print_notes_until, args=(done,), daemon=True)
         if wanted and not shown:
             notes.start()
         try:
@@ -299,7 +304,7 @@ def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[P
                 notes.join()  # no line comes after the result
 
 
-class _Count(ProgressColumn):
+class _CountColumn(ProgressColumn):
     """Units done, all units if that is known, and units a second."""
 
     def __init__(self, unit: str) -> None:
@@ -312,7 +317,7 @@ class _Count(ProgressColumn):
         return Text(f"{task.completed:,.0f}{total} {self._unit}, {speed:,.{0 if speed >= 10 else 1}f}/s")
 
 
-class _Time(TimeRemainingColumn):
+class _TimeColumn(TimeRemainingColumn):
     """The time left, or the time spent where the total is not known."""
 
     def render(self, task: Task) -> Text:

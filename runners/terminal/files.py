@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analytics.store.files.backend import expand_home
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError, describe_valid_names
 
-STREAM = "-"  # a name that means the standard input or output
+STANDARD_STREAM = "-"  # a name that means the standard input or output
 # The first is for people; spreadsheet is csv in which no text is a formula.
 TABLE_FORMATS = ("table", "csv", "spreadsheet", "json", "parquet")
 
 
 def read_file(name: str) -> bytes:
     """The content of a file, or of the standard input for ``-``. Raises ``RequestError`` if it cannot be read."""
-    if name == STREAM:
+    if name == STANDARD_STREAM:
         return sys.stdin.buffer.read()
     try:
         return expand_home(name).read_bytes()
@@ -35,11 +35,11 @@ def check_output(path: Path, force: bool) -> None:
 
     No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
     """
-    from analytics.store.marker import require_outside
+    from analytics.store.marker import check_outside_archives
 
     if is_printed(path):
         return
-    require_outside(path)
+    check_outside_archives(path)
     if path.is_dir():
         raise RequestError(f"{path} is a folder: name a file")
     if _is_stream(path):
@@ -55,7 +55,7 @@ def check_output(path: Path, force: bool) -> None:
 
 def is_printed(path: Path | None) -> bool:
     """Whether a file stands for the standard output."""
-    return path is not None and str(path) == STREAM
+    return path is not None and str(path) == STANDARD_STREAM
 
 
 def _is_stream(path: Path) -> bool:
@@ -64,19 +64,19 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """The path to write a file to, which becomes ``path`` in one step at the end; after an error nothing has changed.
 
     Raises ``FailureError`` for an ``OSError`` inside.
     """
-    from analytics.store.files.local import aside, sync_file
+    from analytics.store.files.local import sync_file, use_temporary_path
 
     try:
         if _is_stream(path):
             yield path
             return
         target = path.resolve()  # of a symbolic link, what it refers to is replaced
-        with aside(target) as temporary:
+        with use_temporary_path(target) as temporary:
             yield temporary
             if target.exists():
                 shutil.copymode(target, temporary)
@@ -95,7 +95,7 @@ def write_file(path: Path, content: bytes) -> None:
         sys.stdout.write(content.decode())
         sys.stdout.flush()
         return
-    with new_file(path) as temporary:
+    with replace_file(path) as temporary:
         temporary.write_bytes(content)
 
 
@@ -112,26 +112,30 @@ class TableOutput(NamedTuple):
         return self.form == "table" and self.path is None
 
 
-PRINTED = TableOutput()
-ENDINGS = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  # of files, and their forms
+TERMINAL_OUTPUT = TableOutput()
+FORMATS_BY_ENDING = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  # of files, and their forms
 
 
-def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
+def build_table_output(
+    form: str | None, path: Path | None, force: bool = False, wide: bool | None = None
+) -> TableOutput:
     """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
 
     Raises ``RequestError`` for an unknown format or ending, for a file inside an archive, and without ``force`` for a
     file that exists.
     """
     if form is not None and form not in TABLE_FORMATS:
-        raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
+        raise RequestError(
+            f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{describe_valid_names(form, TABLE_FORMATS)}"
+        )
     if is_printed(path):
         path = None
     ending = path.suffix[1:] if path else ""
-    if not form and ending and ending not in ENDINGS:
+    if not form and ending and ending not in FORMATS_BY_ENDING:
         raise RequestError(
             f"--output {path}: its format is not known, name it with --format or let it end with one of "
-            f"{', '.join(f'.{each}' for each in ENDINGS)}{nearest(ending, ENDINGS)}"
+            f"{', '.join(f'.{each}' for each in FORMATS_BY_ENDING)}{describe_valid_names(ending, FORMATS_BY_ENDING)}"
         )
     if path is not None:
         check_output(path, force)
-    return TableOutput(form or ENDINGS.get(ending, TABLE_FORMATS[0]), path, wide)
+    return TableOutput(form or FORMATS_BY_ENDING.get(ending, TABLE_FORMATS[0]), path, wide)

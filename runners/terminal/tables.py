@@ -13,27 +13,27 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from analytics.questions.columns import ResultColumn, Table, csv_of
-from analytics.questions.sql.answers import checked_times, sink_parquet
-from analytics.store.texts import make_visible_json
+from analytics.questions.columns import ResultColumn, Table, to_csv
+from analytics.questions.sql.answers import check_times, sink_parquet
+from analytics.store.texts import escape_hidden_json
 from runners.terminal import console
-from runners.terminal.files import PRINTED, TableOutput, new_file, write_file
+from runners.terminal.files import TERMINAL_OUTPUT, TableOutput, replace_file, write_file
 
-PART_ROWS = 1 << 16
-SHOWN = 50  # rows of an answer that is printed as a table
+BATCH_ROWS = 1 << 16
+MAX_PRINTED_ROWS = 50  # rows of an answer that is printed as a table
 # Forms that can be written in parts; a table needs the widths of all rows.
-STREAMED = ("csv", "spreadsheet", "json", "parquet")
+STREAMED_FORMATS = ("csv", "spreadsheet", "json", "parquet")
 
 
-def write(frame: pl.DataFrame, output: TableOutput = PRINTED) -> None:
+def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT) -> None:
     """Print a frame or write it to a file. Raises ``FailureError`` if the file cannot be written."""
     if output.is_printed:
-        console.show([table_of(frame)], wide=output.wide)
+        console.print_tables([to_table(frame)], wide=output.wide)
     else:
-        write_parts(frame.lazy(), lambda: None, output)
+        output_batches(frame.lazy(), lambda: None, output)
 
 
-def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
+def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
     """Write rows to a file or standard output, in parts if the form is one of ``STREAMED``.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
@@ -45,11 +45,11 @@ def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutpu
             write_rows(rows, stop, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         return
-    with new_file(output.path) as path, path.open("wb") as file:
+    with replace_file(output.path) as path, path.open("wb") as file:
         write_rows(rows, stop, file)
 
 
-def show_first(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
+def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
     """Print a table of the first ``SHOWN`` rows as soon as they are there; if there are more, then how many there are.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have.
@@ -57,64 +57,64 @@ def show_first(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) 
     waiting: list[pl.DataFrame] = []
     count = 0
 
-    def take(part: pl.DataFrame) -> None:
+    def add_batch(part: pl.DataFrame) -> None:
         nonlocal count
         before, count = count, count + part.height
-        if before <= SHOWN:
-            waiting.append(part.head(SHOWN - before))
-        if before <= SHOWN < count:
-            show_waiting()
+        if before <= MAX_PRINTED_ROWS:
+            waiting.append(part.head(MAX_PRINTED_ROWS - before))
+        if before <= MAX_PRINTED_ROWS < count:
+            print_waiting_rows()
 
-    def show_waiting() -> None:
-        console.show([table_of(checked_times(pl.concat(waiting)))], wide=wide)
+    def print_waiting_rows() -> None:
+        console.print_tables([to_table(check_times(pl.concat(waiting)))], wide=wide)
 
     waiting.append(rows.collect_schema().to_frame())
-    _for_parts(rows, stop, take)
-    if count <= SHOWN:
-        show_waiting()
+    _process_batches(rows, stop, add_batch)
+    if count <= MAX_PRINTED_ROWS:
+        print_waiting_rows()
     else:
         console.print_note(f"{count:,} rows; --output FILE for all")
 
 
-def _text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
-    out.write(as_text(rows.collect()))
+def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+    out.write(format_text(rows.collect()))
 
 
-def _csv_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
-    def write_part(part: pl.DataFrame) -> None:
-        out.write(as_csv(checked_times(part), False, for_spreadsheet))
+def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
+    def write_batch(part: pl.DataFrame) -> None:
+        out.write(format_csv(check_times(part), False, for_spreadsheet))
 
-    out.write(as_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
-    _for_parts(rows, stop, write_part, PART_ROWS)
+    out.write(format_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
+    _process_batches(rows, stop, write_batch, BATCH_ROWS)
 
 
-def _json_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
     before = b"[\n"
 
-    def write_part(part: pl.DataFrame) -> None:
+    def write_batch(part: pl.DataFrame) -> None:
         nonlocal before
-        for row in checked_times(part).iter_rows(named=True):
-            out.write(before + _json_row(row))
+        for row in check_times(part).iter_rows(named=True):
+            out.write(before + _encode_json_row(row))
             before = b",\n"
 
-    _for_parts(rows, stop, write_part, PART_ROWS)
+    _process_batches(rows, stop, write_batch, BATCH_ROWS)
     out.write(b"\n]\n" if before == b",\n" else b"[]\n")
 
 
-def _parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+def _stream_parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
     sink_parquet(rows, out)
 
 
 _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]] = {
-    "table": _text,
-    "csv": _csv_parts,
-    "spreadsheet": partial(_csv_parts, for_spreadsheet=True),
-    "json": _json_parts,
-    "parquet": _parquet,
+    "table": _stream_text,
+    "csv": _stream_csv,
+    "spreadsheet": partial(_stream_csv, for_spreadsheet=True),
+    "json": _stream_json,
+    "parquet": _stream_parquet,
 }
 
 
-def _for_parts(
+def _process_batches(
     rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
 ) -> None:
     """Pass the rows to ``take`` in parts of ``size`` rows; None: as they come.
@@ -123,7 +123,7 @@ def _for_parts(
     """
     errors: list[BaseException] = []
 
-    def taken(part: pl.DataFrame) -> None:
+    def process_batch(part: pl.DataFrame) -> None:
         try:
             if not errors:
                 take(part)
@@ -133,7 +133,7 @@ def _for_parts(
             stop()
 
     try:
-        rows.sink_batches(taken, chunk_size=size, maintain_order=True)
+        rows.sink_batches(process_batch, chunk_size=size, maintain_order=True)
     except pl.exceptions.PolarsError:
         if not errors:
             raise
@@ -141,32 +141,32 @@ def _for_parts(
         raise errors[0]
 
 
-def as_text(frame: pl.DataFrame) -> bytes:
+def format_text(frame: pl.DataFrame) -> bytes:
     """The printed table, at full width."""
-    return "".join(f"{line}\n" for line in console.drawn(table_of(frame))).encode()
+    return "".join(f"{line}\n" for line in console.render_plain_table(to_table(frame))).encode()
 
 
-def as_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
+def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
     """Comma-separated values as ``csv_of`` has them, lists, structs and bytes as JSON: CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
-    texts = [pl.Series(name, [_json_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
-    return csv_of(frame.with_columns(texts), header, for_spreadsheet)
+    texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
+    return to_csv(frame.with_columns(texts), header, for_spreadsheet)
 
 
-def _json_row(row: Mapping[str, Any]) -> bytes:
-    text = json.dumps({name: _json_value(value) for name, value in row.items()}, ensure_ascii=False)
-    return make_visible_json(text).encode()
+def _encode_json_row(row: Mapping[str, Any]) -> bytes:
+    text = json.dumps({name: _to_json_value(value) for name, value in row.items()}, ensure_ascii=False)
+    return escape_hidden_json(text).encode()
 
 
-def _json_text(value: Any) -> str | None:
-    return None if value is None else json.dumps(_json_value(value), ensure_ascii=False)
+def _format_json(value: Any) -> str | None:
+    return None if value is None else json.dumps(_to_json_value(value), ensure_ascii=False)
 
 
-def _json_value(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _json_value(each) for key, each in value.items()}
+        return {str(key): _to_json_value(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_json_value(each) for each in value]
+        return [_to_json_value(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, bytes):
@@ -174,17 +174,22 @@ def _json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def table_of(frame: pl.DataFrame) -> Table:
+def to_table(frame: pl.DataFrame) -> Table:
     """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
-    return console.tabulated(
+    return console.build_table(
         [
-            ResultColumn(each.name, [cell_text(value) for value in each], right=each.dtype.is_numeric(), spare=index)
+            ResultColumn(
+                each.name,
+                [format_table_cell(value) for value in each],
+                right=each.dtype.is_numeric(),
+                drop_priority=index,
+            )
             for index, each in enumerate(frame.iter_columns())
         ]
     )
 
 
-def cell_text(value: Any) -> str:
+def format_table_cell(value: Any) -> str:
     """A value of a frame as a table shows it."""
     if value is None:
         return "·"

@@ -10,24 +10,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from runners.config.options import own_modules
+from runners.config.options import search_user_folders
 from runners.web import archive_pages, ask, puzzles
 from runners.web.analyse import pages as analyse
-from runners.web.archive_pages import NothingToReadError, nothing_to_read
-from runners.web.pages import STATIC, add_error_pages, page
+from runners.web.archive_pages import NothingToReadError, unreadable_archive_page
+from runners.web.pages import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
-from runners.web.site import MOST_BYTES, Guard, ServerSettings, Site, check_token
+from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
 ROUTERS = (play.router, puzzles.router, analyse.router, archive_pages.router, ask.router)
 
 
-def application(settings: ServerSettings) -> FastAPI:
+def build_application(settings: ServerOptions) -> FastAPI:
     """The application that answers requests with these settings."""
     site = Site(settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        with own_modules([settings.config_dir] if settings.config_dir else []):
+        with search_user_folders([settings.config_dir] if settings.config_dir else []):
             yield
         site.close()
 
@@ -37,21 +37,21 @@ def application(settings: ServerSettings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        max_body_size=MOST_BYTES,
+        max_body_size=MAX_REQUEST_BYTES,
     )
     app.state.site = site
     add_error_pages(app)
-    app.add_exception_handler(NothingToReadError, nothing_to_read)
-    app.add_middleware(Guard, settings=settings)  # last: around all others
+    app.add_exception_handler(NothingToReadError, unreadable_archive_page)
+    app.add_middleware(SecurityMiddleware, settings=settings)  # last: around all others
     app.get("/")(first_page)
     for router in ROUTERS:
         app.include_router(router, dependencies=[Depends(check_token)])
-    app.mount("/static", StaticFiles(directory=STATIC))
+    app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     return app
 
 
 def first_page(request: Request) -> Response:
     """A puzzle, the ways to the other pages, and a first look at the archive."""
-    found = archive_pages.first_look(request)
+    found = archive_pages.build_archive_overview(request)
     refresh = 10 if found.get("running") else None
-    return page(request, "home.html", refresh=refresh, today=puzzles.puzzle_of_day(request), **found)
+    return render_page(request, "home.html", refresh=refresh, today=puzzles.build_daily_puzzle_view(request), **found)

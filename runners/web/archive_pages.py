@@ -13,34 +13,42 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.questions.columns import Table
-from analytics.questions.comparison import compare
+from analytics.questions.comparison import compare_runs
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.report.page import PAGES
-from analytics.report.rendering import render
-from analytics.report.reported_games import MOST_AGENTS
+from analytics.report.page import PAGE_SUBJECTS
+from analytics.report.rendering import render_template
+from analytics.report.reported_games import MAX_AGENTS
 from quarto.errors import ArenaError, FailureError, RequestError
-from runners.terminal.console import number_of
+from runners.terminal.console import format_count
 from runners.web.archive import games, links, runs, sections, sweeps
-from runners.web.archive.agents import one_agent, one_policy, policies_table, ranking
-from runners.web.archive.archive_page import ArchivePage, Field
-from runners.web.archive.charts import warm
-from runners.web.archive.library import Content, Library, StillOpeningError
-from runners.web.archive.runs import Known, RunRow, known, run_rows
-from runners.web.pages import page, status_of
-from runners.web.site import Site, site_of
+from runners.web.archive.agents import build_agent_page, build_policies_table, build_policy_page, rank_agents
+from runners.web.archive.archive_page import ArchivePage, FormField
+from runners.web.archive.charts import warm_up_renderer
+from runners.web.archive.library import ArchiveSnapshot, SnapshotService, StillOpeningError
+from runners.web.archive.runs import FilterNames, RunRow, list_filter_names, list_runs
+from runners.web.pages import find_error_status, render_page
+from runners.web.site import Site, find_site
 
-ROWS = 50  # of a list, a page
-WHOLE = {"filters": (), "error": "", "said": "", "compare": False, "at": 1, "pages": 1, "link": None}  # of a page alone
+ROWS_PER_PAGE = 50  # of a list, a page
+SINGLE_PAGE_VIEW = {
+    "filters": (),
+    "error": "",
+    "said": "",
+    "compare": False,
+    "at": 1,
+    "pages": 1,
+    "link": None,
+}  # of a page alone
 
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
 # The pages of the second line of the navigation: name and address.
 TABS = (
     ("Runs", "/browse"),
     ("Games", "/browse/games"),
     ("Openings", "/browse/openings"),
-    *((each.name, f"/browse/results/{each.slug}") for each in PAGES),
+    *((each.name, f"/browse/results/{each.slug}") for each in PAGE_SUBJECTS),
     ("Sweeps", "/browse/sweeps"),
     ("Policies", "/browse/policies"),
 )
@@ -50,12 +58,12 @@ class ArchiveService:
     """The service of these pages."""
 
     def __init__(self, site: Site) -> None:
-        self.library = Library(site.settings.archive)
-        threading.Thread(target=warm, name="load charts", daemon=True).start()
+        self.snapshots = SnapshotService(site.options.archive)
+        threading.Thread(target=warm_up_renderer, name="load charts", daemon=True).start()
 
     def close(self) -> None:
         """Free memory and temporary files."""
-        self.library.close()
+        self.snapshots.close()
 
 
 class NothingToReadError(Exception):
@@ -68,74 +76,78 @@ class NothingToReadError(Exception):
 class ArchiveReader:
     """One request's view of the archive."""
 
-    def __init__(self, request: Request, content: Content) -> None:
+    def __init__(self, request: Request, content: ArchiveSnapshot) -> None:
         self.request = request
-        self.content = content
+        self.snapshot = content
 
-    def ask(self, make: Callable[..., Made], *question: Hashable) -> Made:
+    def compute_once(self, make: Callable[..., ResultT], *question: Hashable) -> ResultT:
         """``make(opened, *question)``, kept for whoever asks the same."""
-        return self.content.ask(make, *question)
+        return self.snapshot.compute_once(make, *question)
 
     @property
-    def rows(self) -> tuple[RunRow, ...]:
+    def run_rows(self) -> tuple[RunRow, ...]:
         """All runs, the newest first."""
-        return self.ask(run_rows)
+        return self.compute_once(list_runs)
 
     @property
-    def known(self) -> Known:
+    def filter_names(self) -> FilterNames:
         """The names that filters can have."""
-        return self.ask(_known)
+        return self.compute_once(_list_filter_names)
 
     @property
     def root(self) -> str:
         """The place of the archive, for commands."""
-        return str(site_of(self.request).settings.archive)
+        return str(find_site(self.request).options.archive)
 
     @property
-    def usual_rules(self) -> str:
+    def default_rules(self) -> str:
         """The rules that a page shows unless others are named. Raises ``FailureError`` if no record can be read."""
-        if not self.known.rules:
-            raise FailureError("; ".join(self.content.damaged) or "the archive has no runs")
-        return self.known.rules[0]
+        if not self.filter_names.rules:
+            raise FailureError("; ".join(self.snapshot.damaged) or "the archive has no runs")
+        return self.filter_names.rules[0]
 
-    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+    def render_page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page about the archive, which names the records that were left out because they are damaged."""
-        known = {"tabs": TABS, "damaged": self.content.damaged, "known": self.known, **WHOLE}
-        return page(self.request, template, status, **(known | values))
+        known = {"tabs": TABS, "damaged": self.snapshot.damaged, "known": self.filter_names, **SINGLE_PAGE_VIEW}
+        return render_page(self.request, template, status, **(known | values))
 
-    def pager(self, rows: int, size: int = ROWS) -> dict[str, Any]:
+    def build_pager(self, rows: int, size: int = ROWS_PER_PAGE) -> dict[str, Any]:
         """The page of a list that was asked for, ``at``, how many there are, and the address of each."""
         pages, query = max(1, -(-rows // size)), dict(self.request.query_params)
 
-        def link(number: int) -> str:
-            return links.address(self.request.url.path, query | {"page": number if number > 1 else None})
+        def build_page_url(number: int) -> str:
+            return links.build_url(self.request.url.path, query | {"page": number if number > 1 else None})
 
-        return {"at": min(max(1, whole(query.get("page", ""), 1)), pages), "pages": pages, "link": link}
+        return {
+            "at": min(max(1, parse_number_or_default(query.get("page", ""), 1)), pages),
+            "pages": pages,
+            "link": build_page_url,
+        }
 
 
-def whole(text: str, default: int) -> int:
+def parse_number_or_default(text: str, default: int) -> int:
     """A number of a form; ``default`` for what is none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
 
 
-def runs_of(run: str) -> tuple[str, ...]:
+def parse_run_field(run: str) -> tuple[str, ...]:
     """The runs of a form's field: one, or none for all."""
     return (run.strip(),) if run.strip() else ()
 
 
-def _known(opened: OpenArchive) -> Known:
-    return known(run_rows(opened))
+def _list_filter_names(opened: OpenArchive) -> FilterNames:
+    return list_filter_names(list_runs(opened))
 
 
-def archive_service(request: Request) -> ArchiveService:
+def find_archive_service(request: Request) -> ArchiveService:
     """The service of these pages."""
-    return site_of(request).service(ArchiveService)
+    return find_site(request).service(ArchiveService)
 
 
-def reader_of(request: Request) -> ArchiveReader:
+def open_reader(request: Request) -> ArchiveReader:
     """The archive for a request. Raises ``NothingToReadError``."""
     try:
-        content = archive_service(request).library.content()
+        content = find_archive_service(request).snapshots.load_snapshot()
     except StillOpeningError:
         raise NothingToReadError(is_opening=True) from None
     if content is None:
@@ -143,50 +155,59 @@ def reader_of(request: Request) -> ArchiveReader:
     return ArchiveReader(request, content)
 
 
-Reading = Annotated[ArchiveReader, Depends(reader_of)]
+ReaderDependency = Annotated[ArchiveReader, Depends(open_reader)]
 
 
-def nothing_to_read(request: Request, error: Exception) -> Response:
+def unreadable_archive_page(request: Request, error: Exception) -> Response:
     """The page for an archive that is being opened, or has no runs, and how it is filled."""
     if isinstance(error, NothingToReadError) and error.is_opening:
         line = "It has many runs: this takes some seconds, once."
-        return page(request, "waiting.html", title="Opening the archive …", line=line, refresh=1)
-    return page(request, "browse_empty.html")
+        return render_page(request, "waiting.html", title="Opening the archive …", line=line, refresh=1)
+    return render_page(request, "browse_empty.html")
 
 
 router = APIRouter()
 
-LIST = "browse.html"
-FIGURES = 4  # of a section, a page: the largest take 30 kB and a tenth of a second each
+ARCHIVE_TEMPLATE = "browse.html"
+FIGURES_PER_PAGE = 4  # of a section, a page: the largest take 30 kB and a tenth of a second each
 
 
 @router.get(links.BROWSE)
-def all_runs(
-    reader: Reading, rules: str = "", agent: str = "", status: str = "", text: str = "", order: str = runs.ORDERS[0]
+def runs_page(
+    reader: ReaderDependency,
+    rules: str = "",
+    agent: str = "",
+    status: str = "",
+    text: str = "",
+    order: str = runs.ORDERS[0],
 ) -> Response:
     """The runs that meet filters."""
-    wanted = RunsWanted(GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
-    found, total, known = reader.ask(_matching, wanted), len(reader.rows), reader.known
-    pager = reader.pager(len(found))
+    wanted = RunFilter(GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
+    found, total, known = reader.compute_once(_select_runs, wanted), len(reader.run_rows), reader.filter_names
+    pager = reader.build_pager(len(found))
     filters = (
-        Field("rules", "Rules", rules, "any rules", known.rules),
-        Field("agent", "Agent", agent, "any", kind="agent"),
-        Field("status", "Status", status, "any status", runs.STATES),
-        Field("text", "Search", text, "id or part of a name"),
-        Field("order", "Order", order, options=runs.ORDERS),
+        FormField("rules", "Rules", rules, "any rules", known.rules),
+        FormField("agent", "Agent", agent, "any", kind="agent"),
+        FormField("status", "Status", status, "any status", runs.RUN_STATUSES),
+        FormField("text", "Search", text, "id or part of a name"),
+        FormField("order", "Order", order, options=runs.ORDERS),
     )
-    table = reader.ask(_runs_shown, wanted, order, pager["at"])
-    said = f"{len(found):,} of {number_of(total, 'run')}, with {number_of(sum(row.games for row in found), 'game')}"
-    shown = _listed("Runs", table, "No run meets these filters.", {"Show all runs": links.BROWSE})
-    return reader.page(LIST, shown=shown, filters=filters, said=said, compare=True, **pager)
+    table = reader.compute_once(_build_runs_table, wanted, order, pager["at"])
+    said = (
+        f"{len(found):,} of {format_count(total, 'run')}, with {format_count(sum(row.games for row in found), 'game')}"
+    )
+    shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": links.BROWSE})
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, compare=True, **pager)
 
 
-def _listed(title: str, table: Table, missing: str, ways: Mapping[str, str] = MappingProxyType({})) -> ArchivePage:
+def _build_list_page(
+    title: str, table: Table, missing: str, ways: Mapping[str, str] = MappingProxyType({})
+) -> ArchivePage:
     """The page of a list; if that is empty, a notice and what may help."""
     return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=ways, parts=[missing])
 
 
-class RunsWanted(NamedTuple):
+class RunFilter(NamedTuple):
     """The filters of the list of runs."""
 
     games: GameFilter
@@ -194,65 +215,67 @@ class RunsWanted(NamedTuple):
     text: str
 
 
-def _matching(opened: OpenArchive, wanted: RunsWanted) -> list[runs.RunRow]:
-    return runs.matching(runs.run_rows(opened), *wanted)
+def _select_runs(opened: OpenArchive, wanted: RunFilter) -> list[runs.RunRow]:
+    return runs.select_runs(runs.list_runs(opened), *wanted)
 
 
-def _runs_shown(opened: OpenArchive, wanted: RunsWanted, order: str, at: int) -> Table:
-    ordered = runs.in_order(opened, _matching(opened, wanted), order)
-    return runs.runs_table(opened, ordered[ROWS * (at - 1) : ROWS * at], f"Runs, by {order}")
+def _build_runs_table(opened: OpenArchive, wanted: RunFilter, order: str, at: int) -> Table:
+    ordered = runs.sort_runs(opened, _select_runs(opened, wanted), order)
+    return runs.build_runs_table(opened, ordered[ROWS_PER_PAGE * (at - 1) : ROWS_PER_PAGE * at], f"Runs, by {order}")
 
 
 @router.get("/browse/agent")
-def agent_of(reader: Reading, agent: str = "", rules: str = "") -> Response:
+def agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Response:
     """An agent: its rating, opponents, regret and mistakes."""
-    return reader.page(LIST, shown=reader.ask(one_agent, agent, rules))
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=reader.compute_once(build_agent_page, agent, rules))
 
 
-LATEST = 5  # runs, and agents, on the first page
+LATEST_ROWS = 5  # runs, and agents, on the first page
 
 
-def first_look(request: Request) -> dict[str, Any]:
+def build_archive_overview(request: Request) -> dict[str, Any]:
     """What the first page shows of the archive: the run that is playing, the latest runs, the best agents.
 
     Nothing if the archive is being opened or has no runs.
     """
     try:
-        reader = reader_of(request)
-        rules = reader.usual_rules
-        rows = reader.rows[:LATEST]
-        table = reader.ask(_latest)
-        best = reader.ask(ranking, rules)[:LATEST]
+        reader = open_reader(request)
+        rules = reader.default_rules
+        rows = reader.run_rows[:LATEST_ROWS]
+        table = reader.compute_once(_build_latest_runs_table)
+        best = reader.compute_once(rank_agents, rules)[:LATEST_ROWS]
         running = next((row for row in rows if row.status == "running"), None)
-        standings = reader.ask(sections.crosstable_of, running.run_id) if running else []
+        standings = reader.compute_once(sections.build_crosstable, running.run_id) if running else []
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
     shown = {"latest": table, "best": best, "rules": rules, "running": running, "standings": standings}
     return {"archive_shown": True, **shown}
 
 
-def _latest(opened: OpenArchive) -> Table:
-    return runs.runs_table(opened, runs.run_rows(opened)[:LATEST], "Latest runs", brief=True)
+def _build_latest_runs_table(opened: OpenArchive) -> Table:
+    return runs.build_runs_table(opened, runs.list_runs(opened)[:LATEST_ROWS], "Latest runs", brief=True)
 
 
 @router.get("/browse/runs/{run_id}")
-def one_run(reader: Reading, run_id: str) -> Response:
+def run_page(reader: ReaderDependency, run_id: str) -> Response:
     """A run: its properties and its results."""
-    return reader.page(LIST, shown=reader.ask(sections.one_run, run_id))
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=reader.compute_once(sections.build_run_page, run_id))
 
 
 @router.get("/browse/compare")
-def compared(reader: Reading, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
+def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
     """Runs compared with the first of them."""
-    found = reader.ask(compare, run)
-    ways = {f"Run {each}": links.run_page(each) for each in found.runs}
+    found = reader.compute_once(compare_runs, run)
+    ways = {f"Run {each}": links.run_url(each) for each in found.runs}
     lead = f"Each is compared with the first one, {found.runs[0]}."
-    return reader.page(LIST, shown=ArchivePage("Runs compared", lead, ways, [*found.renamed, *found.tables]))
+    return reader.render_page(
+        ARCHIVE_TEMPLATE, shown=ArchivePage("Runs compared", lead, ways, [*found.matched_agents, *found.tables])
+    )
 
 
 @router.get("/browse/games")
-def list_of_games(
-    reader: Reading,
+def games_page(
+    reader: ReaderDependency,
     rules: str = "",
     run: str = "",
     agent: str = "",
@@ -262,38 +285,42 @@ def list_of_games(
     page: str = "1",
 ) -> Response:
     """The games that meet filters. Wrong filters are shown again with the reason."""
-    wanted = GameFilter(runs=runs_of(run), rules=rules or None, agent=agent or None, opponent=opponent or None)
+    wanted = GameFilter(runs=parse_run_field(run), rules=rules or None, agent=agent or None, opponent=opponent or None)
     found, error, status = games.NO_GAMES, "", 200
     try:
-        found = reader.ask(_games, wanted, result, order, whole(page, 1))
+        found = reader.compute_once(_list_games, wanted, result, order, parse_number_or_default(page, 1))
     except RequestError as raised:
-        error, status = str(raised), status_of(raised)
-    reader.content.failed |= bool(found.damaged)
+        error, status = str(raised), find_error_status(raised)
+    reader.snapshot.failed |= bool(found.damaged)
     filters = (
-        Field("agent", "Agent", agent, "any", kind="agent"),
-        Field("opponent", "Opponent", opponent, "any", kind="agent"),
-        Field("result", "Result for the agent", result, "any result", games.RESULTS),
-        Field("rules", "Rules", rules, "any rules", reader.known.rules),
-        Field("run", "Run", run, "all runs"),
-        Field("order", "Order", order, options=games.ORDERS),
+        FormField("agent", "Agent", agent, "any", kind="agent"),
+        FormField("opponent", "Opponent", opponent, "any", kind="agent"),
+        FormField("result", "Result for the agent", result, "any result", games.RESULTS),
+        FormField("rules", "Rules", rules, "any rules", reader.filter_names.rules),
+        FormField("run", "Run", run, "all runs"),
+        FormField("order", "Order", order, options=games.ORDERS),
     )
     some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
     said = f"{found.total:,} games{some if found.searched < found.matching else ''}"
-    shown = _listed("Games", found.table, "No game meets these filters.", {"Show all games": links.games_page()})
+    shown = _build_list_page(
+        "Games", found.table, "No game meets these filters.", {"Show all games": links.games_url()}
+    )
     if error:
         shown, said = ArchivePage("Games"), ""
-    pager = reader.pager(found.total, games.ROWS)
-    damaged = (*reader.content.damaged, *found.damaged)
-    return reader.page(LIST, status, shown=shown, filters=filters, error=error, said=said, damaged=damaged, **pager)
+    pager = reader.build_pager(found.total, games.ROWS_PER_PAGE)
+    damaged = (*reader.snapshot.damaged, *found.damaged)
+    return reader.render_page(
+        ARCHIVE_TEMPLATE, status, shown=shown, filters=filters, error=error, said=said, damaged=damaged, **pager
+    )
 
 
-def _games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
-    return games.games_list(opened, runs.run_rows(opened), wanted, result, order, page)
+def _list_games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
+    return games.list_games(opened, runs.list_runs(opened), wanted, result, order, page)
 
 
 @router.get("/browse/results/{slug}")
-def results(
-    reader: Reading,
+def results_page(
+    reader: ReaderDependency,
     slug: str,
     rules: str = "",
     run: str = "",
@@ -303,71 +330,75 @@ def results(
     ply: str = "",
 ) -> Response:
     """A section of a report, about the games of the runs under some rules or of one run."""
-    run, rules = run.strip(), "" if run.strip() else rules or reader.usual_rules
-    wanted = GameFilter(runs=runs_of(run), rules=rules or None, trainings=trainings == "yes")
-    found = reader.ask(sections.section, slug, wanted)
-    section, pager = found.section, reader.pager(len(found.section.figures), FIGURES)
-    part = replace(section, figures=section.figures[FIGURES * (pager["at"] - 1) : FIGURES * pager["at"]])
+    run, rules = run.strip(), "" if run.strip() else rules or reader.default_rules
+    wanted = GameFilter(runs=parse_run_field(run), rules=rules or None, trainings=trainings == "yes")
+    found = reader.compute_once(sections.build_section, slug, wanted)
+    section, pager = found.section, reader.build_pager(len(found.section.figures), FIGURES_PER_PAGE)
+    part = replace(
+        section, figures=section.figures[FIGURES_PER_PAGE * (pager["at"] - 1) : FIGURES_PER_PAGE * pager["at"]]
+    )
     filters = [
-        Field("rules", "Rules", rules, "" if rules else "those of the run", reader.known.rules),
-        Field("run", "Run", run, "all runs"),
+        FormField("rules", "Rules", rules, "" if rules else "those of the run", reader.filter_names.rules),
+        FormField("run", "Run", run, "all runs"),
     ]
     if slug != "learning":
-        filters.append(Field("trainings", "With runs of trainings", wanted.trainings, kind="checkbox"))
+        filters.append(FormField("trainings", "With runs of trainings", wanted.trainings, kind="checkbox"))
     listed: list[Table | str] = []
     if slug == "mistakes":
         filters += [
-            Field("agent", "Agent, in the list", agent, "any", kind="agent"),
-            Field("kind", "Decision, in the list", kind, "any", ("gift", "placement")),
-            Field("ply", "Ply, in the list", ply, "any", kind="number"),
+            FormField("agent", "Agent, in the list", agent, "any", kind="agent"),
+            FormField("kind", "Decision, in the list", kind, "any", ("gift", "placement")),
+            FormField("ply", "Ply, in the list", ply, "any", kind="number"),
         ]
     if slug == "mistakes" and not section.missing:
-        number = whole(ply, -1)
-        worst = reader.ask(sections.worst, replace(wanted, agent=agent or None), kind, number if number >= 0 else None)
+        number = parse_number_or_default(ply, -1)
+        worst = reader.compute_once(
+            sections.build_mistakes_table, replace(wanted, agent=agent or None), kind, number if number >= 0 else None
+        )
         listed = [worst if worst.rows else "No mistake meets these filters."]
     of = f": run `{run}`" if run else f", {rules} rules"
-    best = f"; shown are the {MOST_AGENTS} best agents of {found.agents:,}" if found.agents > MOST_AGENTS else ""
-    said = f"{found.games:,} games of {number_of(found.runs, 'run')}{of}{best}"
+    best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,}" if found.agents > MAX_AGENTS else ""
+    said = f"{found.games:,} games of {format_count(found.runs, 'run')}{of}{best}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
     shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
-    return reader.page(LIST, shown=shown, filters=filters, said=said, **pager)
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, **pager)
 
 
 @router.get("/browse/charts.css")
 def charts_css() -> Response:
     """The styles that pages share with reports."""
-    return Response(render("colours.css"), media_type="text/css", headers={"cache-control": "max-age=3600"})
+    return Response(render_template("colours.css"), media_type="text/css", headers={"cache-control": "max-age=3600"})
 
 
 @router.get("/browse/sweeps")
-def all_sweeps(reader: Reading) -> Response:
+def sweeps_page(reader: ReaderDependency) -> Response:
     """The sweeps."""
-    rows = reader.ask(sweeps.sweep_rows)
-    pager = reader.pager(len(rows))
-    table = sweeps.sweeps_table(rows[ROWS * (pager["at"] - 1) : ROWS * pager["at"]])
+    rows = reader.compute_once(sweeps.list_sweeps)
+    pager = reader.build_pager(len(rows))
+    table = sweeps.build_sweeps_table(rows[ROWS_PER_PAGE * (pager["at"] - 1) : ROWS_PER_PAGE * pager["at"]])
     example = "qarena sweep agent@a=semi_random opening_plies=0,2,4 rules=classic,square games=20000"
     missing = f"There is no sweep in this archive. This is one: `{example} --archive {reader.root}`"
     said = "Each sweep plays every combination of some settings." if rows else ""
-    return reader.page(LIST, shown=_listed("Sweeps", table, missing), said=said, **pager)
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=_build_list_page("Sweeps", table, missing), said=said, **pager)
 
 
 @router.get("/browse/sweeps/{sweep_id}")
-def one_sweep(reader: Reading, sweep_id: str) -> Response:
+def sweep_page(reader: ReaderDependency, sweep_id: str) -> Response:
     """A sweep with its picture."""
-    return reader.page(LIST, shown=reader.ask(sweeps.one_sweep, sweep_id))
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=reader.compute_once(sweeps.build_sweep_page, sweep_id))
 
 
 @router.get("/browse/policies")
-def all_policies(reader: Reading) -> Response:
+def policies_page(reader: ReaderDependency) -> Response:
     """The policies."""
-    table = reader.ask(policies_table)
+    table = reader.compute_once(build_policies_table)
     example = "qarena train trainer=rl_encoded trainer.games=10000 policy.name=mine"
     missing = f"There is no policy in this archive. This learns one while it plays: `{example} --archive {reader.root}`"
     said = "Tables and genomes that were learned from games, here or elsewhere." if table.rows else ""
-    return reader.page(LIST, shown=_listed("Policies", table, missing), said=said)
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=_build_list_page("Policies", table, missing), said=said)
 
 
 @router.get("/browse/policies/{policy}")
-def policy_of(reader: Reading, policy: str) -> Response:
+def policy_page(reader: ReaderDependency, policy: str) -> Response:
     """A policy with its origin and its learning curve."""
-    return reader.page(LIST, shown=reader.ask(one_policy, policy))
+    return reader.render_page(ARCHIVE_TEMPLATE, shown=reader.compute_once(build_policy_page, policy))

@@ -23,10 +23,10 @@ from numba.core import event
 from runners.web.archive.library import BusyError
 
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
-MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready
-IDLE = "no page asked for it any more"
-MOST_LEFT = 2  # threads that were left alone and still compute for one owner: then its next job waits
-LOWEST = 19  # priority of a thread on Linux
+PAGE_WAIT_SECONDS = 0.25  # seconds that a page waits for a job before it says that it is not ready
+IDLE_REASON = "no page asked for it any more"
+MAX_ABANDONED_THREADS = 2  # threads that were left alone and still compute for one owner: then its next job waits
+LOWEST_PRIORITY = 19  # priority of a thread on Linux
 FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
 
 
@@ -42,20 +42,20 @@ class BackgroundJob:
     ) -> None:
         self.seconds = seconds  # that it may work
         self.owner = owner  # of whom one job works at a time; None: nobody's
-        self.thread = 0  # the system's number of the thread that carries it out
+        self.thread_id = 0  # the system's number of the thread that carries it out
         self.version = version  # of what it is about
-        self.seen = False  # a page knows that it has ended
+        self.is_end_seen = False  # a page knows that it has ended
         self.latest: Any = None  # what pages may see so far
         self.reason = ""  # why it was stopped
-        self.asked = time.monotonic()  # when a page last asked for it
+        self.last_requested = time.monotonic()  # when a page last asked for it
         self.started: float | None = None
-        self.prepares = False  # until ``count_from_here``: compiling does not count
+        self.is_preparing = False  # until ``count_from_here``: compiling does not count
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._stopping: list[Callable[[], None]] = []
+        self._stop_callbacks: list[Callable[[], None]] = []
 
     @property
     def ended(self) -> bool:
@@ -74,16 +74,16 @@ class BackgroundJob:
     @property
     def elapsed(self) -> float:
         """The seconds that it has worked."""
-        return 0.0 if self.started is None or self.prepares else time.monotonic() - self.started
+        return 0.0 if self.started is None or self.is_preparing else time.monotonic() - self.started
 
-    def count_from_here(self) -> None:
+    def restart_clock(self) -> None:
         """Count its time from now on: what it did so far was preparation, such as compiling."""
-        self.started, self.prepares = time.monotonic(), False
+        self.started, self.is_preparing = time.monotonic(), False
 
-    def when_stopped(self, call: Callable[[], None]) -> None:
+    def add_stop_callback(self, call: Callable[[], None]) -> None:
         """Have ``call`` called, from any thread, when the job is stopped: at once if it is already."""
         with self._lock:
-            self._stopping.append(call)
+            self._stop_callbacks.append(call)
             already = self.stopped
         if already:
             call()
@@ -94,16 +94,16 @@ class BackgroundJob:
             if self.reason or self.ended:
                 return
             self.reason = reason
-            calls = list(self._stopping)
+            calls = list(self._stop_callbacks)
             if self.started is None:
                 self._ended.set()
         for call in calls:
             call()
 
-    def wait(self, seconds: float = MOMENT) -> bool:
+    def wait(self, seconds: float = PAGE_WAIT_SECONDS) -> bool:
         """Whether it has ended, after at most so many seconds."""
         ended = self._ended.wait(seconds)
-        self.seen = self.seen or ended
+        self.is_end_seen = self.is_end_seen or ended
         return ended
 
     def result(self) -> Any:
@@ -112,12 +112,12 @@ class BackgroundJob:
             raise self._error
         return self._result
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Do the work, in a thread of its own."""
         with self._lock:
             if self.ended:
                 return
-            self.started, self.thread = time.monotonic(), threading.get_native_id()
+            self.started, self.thread_id = time.monotonic(), threading.get_native_id()
         try:
             self._result = self._work(self)
         except BaseException as error:  # noqa: BLE001  (raised again where the result is asked for)
@@ -126,7 +126,7 @@ class BackgroundJob:
             self._ended.set()
 
 
-class Background:
+class BackgroundPool:
     """Jobs by key, carried out by at most ``threads`` at a time; ``waiting`` more may wait, ``kept`` are remembered.
 
     ``idle_seconds``: a job for which no page has asked for so long is stopped; None: it never is. ``politely``: its
@@ -144,19 +144,19 @@ class Background:
         politely: bool = False,
         endless: bool = False,
     ) -> None:
-        self._most_threads, self._most_waiting, self._kept = threads, waiting, kept
+        self._most_threads, self._most_waiting, self._most_jobs = threads, waiting, kept
         self._idle_seconds = idle_seconds
         self._politely, self._endless = politely, endless
         self._jobs: OrderedDict[Hashable, BackgroundJob] = OrderedDict()
         self._queue: deque[BackgroundJob] = deque()
         self._working: set[BackgroundJob] = set()
-        self._left: set[BackgroundJob] = set()  # whose threads are left alone
+        self._abandoned_jobs: set[BackgroundJob] = set()  # whose threads are left alone
         self._changed = threading.Condition()
         self._threads = 0
         self._closed = False
-        self._watched = False
+        self._has_watcher = False
 
-    def job(
+    def find_or_start(
         self,
         key: Hashable,
         work: Callable[[BackgroundJob], Any],
@@ -175,8 +175,10 @@ class Background:
         """
         with self._changed:
             found = self._jobs.get(key)
-            if found is not None and (found in self._left or not _is_to_be_done_again(found, seconds, again, version)):
-                found.asked = time.monotonic()
+            if found is not None and (
+                found in self._abandoned_jobs or not _needs_new_job(found, seconds, again, version)
+            ):
+                found.last_requested = time.monotonic()
                 self._jobs.move_to_end(key)
                 return found
             if self._closed or len(self._queue) >= self._most_waiting:
@@ -186,8 +188,8 @@ class Background:
             made = self._jobs[key] = BackgroundJob(work, seconds, version, owner)
             self._jobs.move_to_end(key)
             self._queue.append(made)
-            self._forget()
-            self._enlist()
+            self._drop_ended_jobs()
+            self._start_threads()
             self._changed.notify()
             return made
 
@@ -196,7 +198,7 @@ class Background:
         found = self._jobs.get(key)
         if found is None or (found.ended and found.started is None):
             return None
-        found.asked = time.monotonic()
+        found.last_requested = time.monotonic()
         return found
 
     def close(self) -> None:
@@ -208,65 +210,67 @@ class Background:
         for job in jobs:
             job.stop("the server ends")
 
-    def _forget(self) -> None:
+    def _drop_ended_jobs(self) -> None:
         for key in list(self._jobs):
-            if len(self._jobs) <= self._kept:
+            if len(self._jobs) <= self._most_jobs:
                 break
             if self._jobs[key].ended:
                 del self._jobs[key]
 
-    def _enlist(self) -> None:
+    def _start_threads(self) -> None:
         """Start a thread if the others are busy."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
-            threading.Thread(target=self._serve, name="page", daemon=True).start()  # an agent's turn cannot be stopped
-        if not self._watched:
-            self._watched = True
-            threading.Thread(target=self._watch, name="watch", daemon=True).start()
+            threading.Thread(
+                target=self._execute_jobs, name="page", daemon=True
+            ).start()  # an agent's turn cannot be stopped
+        if not self._has_watcher:
+            self._has_watcher = True
+            threading.Thread(target=self._stop_expired_jobs, name="watch", daemon=True).start()
 
-    def _serve(self) -> None:
+    def _execute_jobs(self) -> None:
         if self._politely and sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # Linux: of this thread alone
         while True:
             with self._changed:
-                while (job := self._next()) is None:
+                while (job := self._find_next_job()) is None:
                     if self._closed:
                         self._threads -= 1
                         return
                     self._changed.wait()
                 self._queue.remove(job)
                 self._working.add(job)
-            job.carry_out()
+            job.execute()
             with self._changed:
                 self._changed.notify()  # the next job of its owner may begin
                 self._working.discard(job)
-                if job in self._left:
-                    self._left.discard(job)
+                if job in self._abandoned_jobs:
+                    self._abandoned_jobs.discard(job)
                     return
 
-    def _next(self) -> BackgroundJob | None:
+    def _find_next_job(self) -> BackgroundJob | None:
         """The first job that waits and may begin."""
-        working, left = {job.owner for job in self._working}, [job.owner for job in self._left]
+        working, left = {job.owner for job in self._working}, [job.owner for job in self._abandoned_jobs]
         for job in self._queue:
-            if job.owner is None or (job.owner not in working and left.count(job.owner) < MOST_LEFT):
+            if job.owner is None or (job.owner not in working and left.count(job.owner) < MAX_ABANDONED_THREADS):
                 return job
         return None
 
-    def _leave(self, job: BackgroundJob) -> None:
+    def _abandon_thread(self, job: BackgroundJob) -> None:
         """Leave the thread of a job alone."""
         with self._changed:
-            if job not in self._working or not job.thread:
+            if job not in self._working or not job.thread_id:
                 return
             self._working.discard(job)
-            self._left.add(job)
+            self._abandoned_jobs.add(job)
             self._threads -= 1
-            self._enlist()
+            self._start_threads()
             self._changed.notify()
         if sys.platform == "linux":
             with suppress(OSError):  # it has ended
-                os.setpriority(os.PRIO_PROCESS, job.thread, LOWEST)
+                os.setpriority(os.PRIO_PROCESS, job.thread_id, LOWEST_PRIORITY)
 
-    def _watch(self) -> None:
+    def _stop_expired_jobs(self) -> None:
         """Stop the jobs whose time is up or for which nobody asks any more."""
         while not self._closed:
             time.sleep(POLL_SECONDS)
@@ -274,33 +278,33 @@ class Background:
             with self._changed:
                 jobs = [*self._working, *self._queue]
                 if not jobs:
-                    self._watched = False
+                    self._has_watcher = False
                     return
             for job in jobs:
                 if job.elapsed > job.seconds:
                     job.stop(f"{job.seconds:g} seconds were not enough")
-                elif self._idle_seconds is not None and now - job.asked > self._idle_seconds:
-                    job.stop(IDLE)
+                elif self._idle_seconds is not None and now - job.last_requested > self._idle_seconds:
+                    job.stop(IDLE_REASON)
                     if self._endless:
-                        self._leave(job)
+                        self._abandon_thread(job)
             with self._changed:
                 for job in [each for each in self._queue if each.ended]:
                     self._queue.remove(job)
 
 
-def _is_to_be_done_again(job: BackgroundJob, seconds: float, again: bool, version: Hashable) -> bool:
-    return _goes_on_longer(job, seconds, again) or _is_outdated(job, version)
+def _needs_new_job(job: BackgroundJob, seconds: float, again: bool, version: Hashable) -> bool:
+    return _can_continue(job, seconds, again) or _is_outdated(job, version)
 
 
-def _goes_on_longer(job: BackgroundJob, seconds: float, again: bool) -> bool:
-    return job.stopped and (again or job.seconds < seconds or job.reason == IDLE)
+def _can_continue(job: BackgroundJob, seconds: float, again: bool) -> bool:
+    return job.stopped and (again or job.seconds < seconds or job.reason == IDLE_REASON)
 
 
 def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
-    return job.version != version and (job.seen or time.monotonic() - job.asked > FORGOTTEN_SECONDS)
+    return job.version != version and (job.is_end_seen or time.monotonic() - job.last_requested > FORGOTTEN_SECONDS)
 
 
-class CompilingNow(event.Listener):  # type: ignore[misc]
+class CompilationCounter(event.Listener):  # type: ignore[misc]
     """Counts the functions that numba compiles now: then an answer takes a minute once, and the page says why."""
 
     def __init__(self) -> None:
@@ -321,8 +325,8 @@ class CompilingNow(event.Listener):  # type: ignore[misc]
 
 
 @cache
-def compiling() -> CompilingNow:
+def compilation_counter() -> CompilationCounter:
     """The one of this process."""
-    listener = CompilingNow()
+    listener = CompilationCounter()
     event.register("numba:compile", listener)
     return listener

@@ -21,69 +21,69 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.store.texts import make_visible
+from analytics.store.texts import escape_hidden
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.web.archive.library import BusyError
-from runners.web.archive.links import address
-from runners.web.archive.pictures import stroke
-from runners.web.site import SAFE, site_of
+from runners.web.archive.links import build_url
+from runners.web.archive.pictures import render_stroke_path
+from runners.web.site import SAFE_METHODS, find_site
 
-SUBJECTS = {
+NAVIGATION = {
     "Play": "/play",
     "Puzzles": "/puzzles",
     "Analyse": "/analyse",
     "Browse": "/browse",
     "Ask": "/ask",
 }  # in the navigation
-STATIC = Path(__file__).parent / "static"
+STATIC_FOLDER = Path(__file__).parent / "static"
 RETRY_SECONDS = 3  # after which a busy server may be asked again
-SESSION = "session"  # the cookie by which a browser is known, as long as it is open
+SESSION_COOKIE = "session"  # the cookie by which a browser is known, as long as it is open
 SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
 
 
-def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
+def render_page(request: Request, template: str, status: int = 200, **values: object) -> Response:
     """The page that a template makes of values.
 
     Every template knows ``token``, the hidden field of its forms, and ``here``, the path of the page.
     """
-    site = site_of(request)
+    site = find_site(request)
     known = {
         "token": site.token,
         "here": request.url.path,
-        "subjects": SUBJECTS,
-        "archive": str(site.settings.archive),
+        "subjects": NAVIGATION,
+        "archive": str(site.options.archive),
         "refresh": None,
         "typed": False,  # somebody types here: without the script the page does not load itself again
         "tabs": (),
         "damaged": (),
     }
     headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    answer = HTMLResponse(environment().get_template(template).render(known | values), status, headers)
-    if SESSION not in request.cookies:
-        answer.set_cookie(SESSION, secrets.token_urlsafe(16), httponly=True, samesite="strict")
+    answer = HTMLResponse(build_template_environment().get_template(template).render(known | values), status, headers)
+    if SESSION_COOKIE not in request.cookies:
+        answer.set_cookie(SESSION_COOKIE, secrets.token_urlsafe(16), httponly=True, samesite="strict")
     return answer
 
 
-def session_of(request: Request) -> str:
+def find_browser_id(request: Request) -> str:
     """The browser that sent a request; without a cookie, the machine."""
-    return request.cookies.get(SESSION) or (request.client.host if request.client else "")
+    return request.cookies.get(SESSION_COOKIE) or (request.client.host if request.client else "")
 
 
-async def form_fields(request: Request) -> dict[str, str]:
+async def read_form_fields(request: Request) -> dict[str, str]:
     """The texts of a form."""
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
-FormFields = Annotated[dict[str, str], Depends(form_fields)]
+FormFields = Annotated[dict[str, str], Depends(read_form_fields)]
 
 
-def go_to(path: str, **query: object) -> Response:
+def redirect_to(path: str, **query: object) -> Response:
     """The answer to a form: another page."""
-    return RedirectResponse(address(path, query), SEE_OTHER)
+    return RedirectResponse(build_url(path, query), SEE_OTHER)
 
 
 @cache
-def environment() -> Environment:
+def build_template_environment() -> Environment:
     """The templates and what they can call."""
     made = Environment(
         loader=ChoiceLoader(
@@ -91,38 +91,38 @@ def environment() -> Environment:
         ),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=_make_value_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.globals |= {
-        "static": static,
+        "static": build_static_url,
         "piece_svg": piece_svg,
         "piece_symbols": piece_symbols,
-        "stroke": stroke,
-        "address": lambda path, **query: address(path, query),
+        "stroke": render_stroke_path,
+        "address": lambda path, **query: build_url(path, query),
     }
     for macros in ("report/parts", "forms", "pieces", "paste"):  # every template may use them
         made.globals[macros.rpartition("/")[2]] = made.get_template(f"{macros}.html").module
     return made
 
 
-def _visible(value: object) -> object:
+def _make_value_visible(value: object) -> object:
     """A value of a template without hidden characters. Line ends and tabs stay, for text areas."""
-    return make_visible(value, keep="\r\n\t") if type(value) is str else value
+    return escape_hidden(value, keep="\r\n\t") if type(value) is str else value
 
 
 @cache
-def static(name: str) -> str:
+def build_static_url(name: str) -> str:
     """The address of a file in ``static/``, which changes with its content: browsers may keep it."""
-    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    digest = hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?{digest}"
 
 
 logger = logging.getLogger(__name__)
 
 # The first class that fits decides.
-STATUSES = (
+ERROR_STATUSES = (
     (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotFoundError, HTTPStatus.NOT_FOUND),
     (RequestError, HTTPStatus.BAD_REQUEST),
@@ -132,32 +132,34 @@ STATUSES = (
 
 def add_error_pages(app: FastAPI) -> None:
     """Answer errors with pages: a wrong request 400, what is not there 404, a failure 500, a busy server 503."""
-    app.add_exception_handler(ArenaError, lambda request, error: _page(request, status_of(error), str(error)))
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_form)
-    app.add_middleware(LastResort)
+    app.add_exception_handler(
+        ArenaError, lambda request, error: _render_error_page(request, find_error_status(error), str(error))
+    )
+    app.add_exception_handler(HTTPException, _render_http_error)
+    app.add_exception_handler(RequestValidationError, _render_form_error)
+    app.add_middleware(UnexpectedErrorMiddleware)
 
 
-def status_of(error: Exception) -> int:
+def find_error_status(error: Exception) -> int:
     """The status of the page that shows an error."""
-    return next(status for kind, status in STATUSES if isinstance(error, kind))
+    return next(status for kind, status in ERROR_STATUSES if isinstance(error, kind))
 
 
-def _of_http(request: Request, error: Exception) -> Response:
+def _render_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  (it is registered for this class alone)
     unknown = error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase
     line = f"There is no page {request.url.path[:100]} here" if unknown else error.detail
-    return _page(request, error.status_code, line)
+    return _render_error_page(request, error.status_code, line)
 
 
-def _of_form(request: Request, error: Exception) -> Response:
+def _render_form_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  (it is registered for this class alone)
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
-    return _page(request, 400, f"{field}={str(first.get('input', ''))[:60]!r}: {first['msg']}")
+    return _render_error_page(request, 400, f"{field}={str(first.get('input', ''))[:60]!r}: {first['msg']}")
 
 
-class LastResort:
+class UnexpectedErrorMiddleware:
     """Answers an unexpected error with a page, and logs its traceback.
 
     Starlette's own way would answer outside of the guard, without the headers of other answers.
@@ -169,25 +171,25 @@ class LastResort:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
 
-        async def watched(message: Message) -> None:
+        async def send_and_record_start(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, send_and_record_start)
         except Exception as error:
             if begun or scope["type"] != "http":
                 raise
             logger.exception("%s %s", scope["method"], scope["path"])
             line = f"{type(error).__name__}: {error} (unexpected; the terminal of qarena serve shows where)"
-            await _page(Request(scope, receive), 500, line)(scope, receive, send)
+            await _render_error_page(Request(scope, receive), 500, line)(scope, receive, send)
 
 
-def _page(request: Request, status: int, line: str) -> Response:
+def _render_error_page(request: Request, status: int, line: str) -> Response:
     busy = status == HTTPStatus.SERVICE_UNAVAILABLE
-    address, reads = f"{request.url.path}?{request.url.query}".removesuffix("?"), request.method in SAFE
-    return page(
+    address, reads = f"{request.url.path}?{request.url.query}".removesuffix("?"), request.method in SAFE_METHODS
+    return render_page(
         request,
         "error.html",
         status,
@@ -195,14 +197,14 @@ def _page(request: Request, status: int, line: str) -> Response:
         line=" ".join(line.split()),
         again=address if busy and reads else "",
         back=address if not reads and status not in (404, 405) else "",
-        subject=next((name for name, path in SUBJECTS.items() if request.url.path.startswith(path)), ""),
+        subject=next((name for name, path in NAVIGATION.items() if request.url.path.startswith(path)), ""),
     )
 
 
 _DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 
 
-def whole(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1, default: str = "") -> int:
+def parse_whole_number(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1, default: str = "") -> int:
     """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``most``."""
     text = values.get(name) or default
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
@@ -210,7 +212,7 @@ def whole(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1, defau
     return int(text)
 
 
-def checked_words(name: str, words: Sequence[str], most: int, *others: str) -> tuple[str, ...]:
+def check_decision_words(name: str, words: Sequence[str], most: int, *others: str) -> tuple[str, ...]:
     """Words that have the form of decisions, or are one of ``others``. Whether they are legal, the game says.
 
     Raises ``RequestError`` for more than ``most`` words and for one of another form.

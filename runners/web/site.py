@@ -31,7 +31,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class ServerSettings:
+class ServerOptions:
     """The options of `qarena serve`."""
 
     archive: PurePath
@@ -55,8 +55,8 @@ class ServerSettings:
 class Site:
     """The state that the pages of one server share: its settings, its forms' token, and one service of each kind."""
 
-    def __init__(self, settings: ServerSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: ServerOptions) -> None:
+        self.options = settings
         self.token = secrets.token_urlsafe(24)  # in every form: pages of others can send a form, but not read ours
         self._services: dict[Callable[[Site], Any], Any] = {}
         self._lock = threading.RLock()
@@ -77,17 +77,17 @@ class Site:
                     service.close()
 
 
-def site_of(request: Request) -> Site:
+def find_site(request: Request) -> Site:
     """The site that answers a request."""
     site: Site = request.app.state.site
     return site
 
 
-SAFE = ("GET", "HEAD")
-MOST_BYTES = 1 << 20  # of a request
+SAFE_METHODS = ("GET", "HEAD")
+MAX_REQUEST_BYTES = 1 << 20  # of a request
 
-CONTENT_POLICY = "content-security-policy"
-POLICY = "; ".join(
+CSP_HEADER = "content-security-policy"
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect", "font")),
@@ -96,8 +96,8 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-HEADERS = {
-    CONTENT_POLICY: POLICY,
+SECURITY_HEADERS = {
+    CSP_HEADER: CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
@@ -106,17 +106,17 @@ HEADERS = {
 }
 
 
-def allowing_style(svg: str) -> dict[str, str]:
+def build_style_policy_headers(svg: str) -> dict[str, str]:
     """The header of a picture with one style of its own, which is allowed by its hash. Nothing else is."""
     style = svg.partition("<style>")[2].partition("</style>")[0]
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return {CONTENT_POLICY: f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'"}
+    return {CSP_HEADER: f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'"}
 
 
-class Guard:
+class SecurityMiddleware:
     """Refuses requests that do not come from this server's own pages, and sets the headers of answers."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerOptions) -> None:
         self.app = app
         self.settings = settings
 
@@ -128,28 +128,28 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
                 kept = scope["path"].startswith("/static/") and scope["query_string"]
                 headers.setdefault("cache-control", "max-age=31536000, immutable" if kept else "no-store")
             await send(message)
 
-        reason = refusal(scope["method"], Headers(scope=scope), self.settings)
+        reason = find_refusal_reason(scope["method"], Headers(scope=scope), self.settings)
         if reason is None:
             await self.app(scope, receive, send_with_headers)
         else:
             await PlainTextResponse(f"{reason}\n", 403)(scope, receive, send_with_headers)
 
 
-def refusal(method: str, headers: Headers, settings: ServerSettings) -> str | None:
+def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) -> str | None:
     """The reason to refuse a request with these headers; None if there is none."""
     host = headers.get("host", "")
-    if not is_ours(host, settings):
+    if not is_own_host(host, settings):
         return f"Host {host[:100]!r} is not this server: open http://{settings.host}:{settings.port}/"
     from_elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     if from_elsewhere and (headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document"):
         return "pages of other sites cannot load anything from this server"
-    if method in SAFE:
+    if method in SAFE_METHODS:
         return None
     origin = headers.get("origin")
     if from_elsewhere or origin not in (f"http://{host}", f"https://{host}"):
@@ -157,7 +157,7 @@ def refusal(method: str, headers: Headers, settings: ServerSettings) -> str | No
     return None
 
 
-def is_ours(host: str, settings: ServerSettings) -> bool:
+def is_own_host(host: str, settings: ServerOptions) -> bool:
     """Whether the header ``Host`` names this server. The port is not compared: it may be forwarded."""
     name = host.rpartition(":")[0] if host.count(":") == 1 or "]:" in host else host
     name = name.strip("[]").lower()
@@ -176,8 +176,8 @@ def is_ours(host: str, settings: ServerSettings) -> bool:
 
 async def check_token(request: Request) -> None:
     """Refuse a form without the token of our pages. A dependency of every router."""
-    if request.method in SAFE:
+    if request.method in SAFE_METHODS:
         return
     given = (await request.form()).get("token")
-    if not isinstance(given, str) or not secrets.compare_digest(given.encode(), site_of(request).token.encode()):
+    if not isinstance(given, str) or not secrets.compare_digest(given.encode(), find_site(request).token.encode()):
         raise HTTPException(403, "This page is older than the server, which was started again: load the page once more")

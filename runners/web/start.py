@@ -10,14 +10,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from analytics.store.marker import check_root
-from quarto.errors import FailureError, RequestError, of_extra
-from runners.config.options import user_config_dir
-from runners.hosting.interruption import exit_code, handled_signals, leave
-from runners.play.start import login_name
+from analytics.store.marker import check_can_be_archive
+from quarto.errors import FailureError, RequestError, require_extra
+from runners.config.options import use_config_dir
+from runners.hosting.interruption import exit_code, flush_and_exit, handle_signals
+from runners.play.start import find_login_name
 from runners.terminal.console import print_line
 
-GRACE = 2  # seconds for the requests that are being answered, after Ctrl-C
+SHUTDOWN_SECONDS = 2  # seconds for the requests that are being answered, after Ctrl-C
 
 
 def serve(
@@ -27,21 +27,21 @@ def serve(
 
     Raises ``RequestError`` for a port or address that cannot be had, ``MissingExtraError`` without the extra ``web``.
     """
-    with of_extra("web", "qarena serve"):
+    with require_extra("web", "qarena serve"):
         import python_multipart  # noqa: F401  (which reads forms)
         import uvicorn
 
-        from runners.web.application import application
-        from runners.web.site import ServerSettings
-    check_root(archive)
-    with user_config_dir(config_dir):  # a folder that is none is refused before the port is taken
+        from runners.web.application import build_application
+        from runners.web.site import ServerOptions
+    check_can_be_archive(archive)
+    with use_config_dir(config_dir):  # a folder that is none is refused before the port is taken
         pass
     listening = listen(host, port)
-    settings = ServerSettings(
+    settings = ServerOptions(
         archive=archive,
         host=host,
         port=listening.getsockname()[1],
-        name=name or login_name(),
+        name=name or find_login_name(),
         config_dir=config_dir,
         trust_agents=trust_agents,
         command=shlex.join(["qarena", *sys.argv[1:]]),
@@ -57,20 +57,20 @@ def serve(
                 "Other machines can connect: whoever reaches this address can play, ask and use this machine's time."
             )
         config = uvicorn.Config(
-            application(settings),
+            build_application(settings),
             log_level="warning",
             access_log=False,
             server_header=False,
             ws="none",
-            timeout_graceful_shutdown=GRACE,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             proxy_headers=False,
         )
         server = uvicorn.Server(config)
         # The server answers Ctrl-C and SIGTERM, and raises them again when it has ended.
-        with suppress(KeyboardInterrupt), handled_signals(server.handle_exit, signal.SIGHUP):
+        with suppress(KeyboardInterrupt), handle_signals(server.handle_exit, signal.SIGHUP):
             server.run(sockets=[listening])
         # Only a signal ends a server that has started. An agent's turn is not waited for: it cannot be stopped.
-        leave(exit_code() if server.started else FailureError.exit_code)
+        flush_and_exit(exit_code() if server.started else FailureError.exit_code)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -86,11 +86,11 @@ def listen(host: str, port: int) -> socket.socket:
         found.listen(2048)
     except OSError as error:
         found.close()
-        raise RequestError(_taken(host, port, error)) from error
+        raise RequestError(_describe_listen_error(host, port, error)) from error
     return found
 
 
-def _taken(host: str, port: int, error: OSError) -> str:
+def _describe_listen_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} of {host} is in use, perhaps by another qarena serve: choose another one, --port {port + 1}"

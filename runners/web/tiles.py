@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from runners.play.game import Game, attributes
+from runners.play.game import Game, list_attribute_words
 
 
 class Badge(NamedTuple):
@@ -35,7 +35,7 @@ class DecisionTile(NamedTuple):
     badge: Badge | None = None
 
 
-MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
+MISTAKE_MARKS = {1: "?", 2: "??"}  # by what was given up, in half-points
 
 
 class LineStep(NamedTuple):
@@ -50,7 +50,7 @@ class LineStep(NamedTuple):
     branch: bool
 
 
-def kind_of(value: int) -> str:
+def value_css_class(value: int) -> str:
     """The class of a value for seat 0, by which its colour is chosen."""
     return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
 
@@ -60,24 +60,26 @@ def player_name(label: str) -> str:
     return label.removeprefix("human:")
 
 
-def named(piece: int) -> str:
+def describe_piece(piece: int) -> str:
     """A piece with its attributes: ``F: high, coloured, solid, square``."""
-    return f"{format_piece(piece)}: {', '.join(attributes(piece))}"
+    return f"{format_piece(piece)}: {', '.join(list_attribute_words(piece))}"
 
 
-def filled_cell(game: Game, cell: int) -> DecisionTile | None:
+def build_filled_cell_tile(game: Game, cell: int) -> DecisionTile | None:
     """The tile of a cell with a piece, None if the cell is empty."""
     name, piece = format_cell(cell), game.board[cell]
     if piece == NONE:
         return None
     won = any(cell in line for line in game.lines)
-    label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
+    label = f"{name}, {describe_piece(piece)}{', in a finished line' if won else ''}"
     return DecisionTile(name, piece, label, line=won, last=cell == game.last_cell)
 
 
-def taken_piece(game: Game, piece: int) -> DecisionTile | None:
+def build_taken_piece_tile(game: Game, piece: int) -> DecisionTile | None:
     """The tile of a piece that is on the board or in hand; None if it is left."""
     name = format_piece(piece)
     if piece in game.board:
-        return DecisionTile(name, piece, f"{named(piece)}; on {format_cell(game.board.index(piece))}", held="board")
-    return DecisionTile(name, piece, f"{named(piece)}; in hand", held="hand") if piece == game.hand else None
+        return DecisionTile(
+            name, piece, f"{describe_piece(piece)}; on {format_cell(game.board.index(piece))}", held="board"
+        )
+    return DecisionTile(name, piece, f"{describe_piece(piece)}; in hand", held="hand") if piece == game.hand else None

@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.base.player import KernelPlayer, LiftedPlayer, lift
+from agents.base.player import BatchPlayer, KernelPlayer, build_player
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.engine import BatchEngine, Order
-from runners.arena.identities import class_path_of
-from runners.config.agents import agent_named, load_agent
-from runners.config.options import names, settings_of
+from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.identities import to_class_path
+from runners.config.agents import agent_from_label, load_agent
+from runners.config.options import list_options, load_option
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS
 from tests.paths import CONF
 from tests.positions import asked, view_of
 
-YAMLS = {name: load_agent(name) for name in names("agent")}
+YAMLS = {name: load_agent(name) for name in list_options("agent")}
 REMEMBERING = {
-    name: agent_named(name)
+    name: agent_from_label(name)
     for name in (
         "mcts(reuse=true)",
         "mcts(iterations=60,reuse=true,solver=true)",
@@ -71,14 +71,14 @@ def streams(count: int) -> Streams:
     return Streams(np.array([naive.mix(i) for i in range(count)], np.uint64))
 
 
-def player(name: str, rules: Rules) -> LiftedPlayer:
+def player(name: str, rules: Rules) -> BatchPlayer:
     """A freshly built one."""
-    return lift(SPECS[name].build(), rules, name)
+    return build_player(SPECS[name].build(), rules, name)
 
 
-def turns_of(player: LiftedPlayer, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
+def turns_of(player: BatchPlayer, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
     """The agent's turns as (cell, gift); where only a gift was asked for, the cell is NONE."""
-    turns = player.play(Batch.of(positions), rng)
+    turns = player.play(Batch.from_positions(positions), rng)
     gift_only = [position.hand == NONE and not rules.mover_chooses for position in positions]
     cells = np.where(gift_only, NONE, turns.cells)
     return list(zip(cells.tolist(), turns.gifts.tolist(), strict=True))
@@ -93,7 +93,7 @@ def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
 
 @pytest.mark.parametrize("name", YAMLS)
 def test_an_agent_made_in_python_has_the_parameters_of_its_yaml(name: str) -> None:
-    yaml, constructor = settings_of("agent", name), pydoc.locate(class_path_of(YAMLS[name].target))
+    yaml, constructor = load_option("agent", name), pydoc.locate(to_class_path(YAMLS[name].target))
     assert callable(constructor)
     parameters = inspect.signature(constructor).parameters
     defaults: dict[str, Any] = {key: parameter.default for key, parameter in parameters.items() if key in yaml}
@@ -112,7 +112,7 @@ def test_every_description_fits_the_table_of_agents() -> None:
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
     arena = BatchEngine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, 3, opening_plies)
     pairs = 8 if name == "oracle" else 50  # perfect play takes its time
-    games = arena.play_block(Order(0, 0, pairs)).block.games
+    games = arena.play_block(PairRange(0, 0, pairs)).block.games
     assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
 
 
@@ -131,7 +131,7 @@ def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str,
 
 @pytest.mark.parametrize(("name", "rules"), REMEMBERING_CASES, ids=label)
 def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rules: Rules) -> None:
-    def played(orders: list[Order], threads: int) -> dict[tuple[int, int], list[list[int]]]:
+    def played(orders: list[PairRange], threads: int) -> dict[tuple[int, int], list[list[int]]]:
         arena = BatchEngine(
             rules, [SPECS[name].build(), SPECS["semi_random"].build()], [name, "two"], [(0, 0), (0, 1)], 3, 3, 2
         )
@@ -144,8 +144,8 @@ def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rul
             for block, i in columns
         }
 
-    whole = played([Order(0, 0, 12), Order(1, 0, 12)], threads=1)
-    parts = [Order(pairing, first, pairs) for pairing in (1, 0) for first, pairs in ((7, 5), (0, 1), (1, 6))]
+    whole = played([PairRange(0, 0, 12), PairRange(1, 0, 12)], threads=1)
+    parts = [PairRange(pairing, first, pairs) for pairing in (1, 0) for first, pairs in ((7, 5), (0, 1), (1, 6))]
     assert played(parts, threads=2) == whole
     assert len(whole) == 48
 

@@ -13,10 +13,10 @@ from agents.learning.evolution import (
     OPERATORS,
     Breeder,
     Evolution,
-    FiveGenes,
+    FiveGeneBreeder,
     Population,
-    TwoGenes,
-    seed_of_games,
+    TwoGeneBreeder,
+    compute_run_seed,
 )
 from quarto.rules import NONE
 from tests import naive, naive_evolution
@@ -38,9 +38,9 @@ def gone_through(breeder: Breeder, twin: Study, opponents: int) -> tuple[list[Po
     evolution = Evolution(breeder, twin.seed, twin.size, twin.offspring, opponents, twin.again, start)
     history = []
     for generation in range(twin.generations + 1):
-        due = evolution.breed()
+        due = evolution.begin_generation()
         judged = [Individual(int(n), genes.tolist()) for n, genes in zip(due.number, due.genes, strict=True)]
-        history.append(evolution.judge(np.array(twin.judge(generation, judged))))
+        history.append(evolution.end_generation(np.array(twin.judge(generation, judged))))
     return history, evolution
 
 
@@ -63,8 +63,8 @@ def assert_same_evolution(breeder: Breeder, twin: Study, opponents: int) -> None
     assert [individuals(everybody) for everybody in history] == [
         [(i.number, i.operator, i.parents, i.genes, list(i.fitness)) for i in everybody] for everybody in expected
     ]
-    assert list(evolution.answer("best")) == expected[-1][0].genes
-    assert evolution.answer("mean") == twin.best_on_average()
+    assert list(evolution.choose_genome("best")) == expected[-1][0].genes
+    assert evolution.choose_genome("mean") == twin.best_on_average()
 
 
 TWINS = {
@@ -89,16 +89,16 @@ def test_an_evolution_is_that_of_its_slow_twin(
     start = [[0.125 * (gene + i) for gene in range(5 if study is StudyA else 2)] for i in range(started)]
     twin = study(judge=judge, start=start, **parameters)
     if isinstance(twin, StudyA):
-        breeder: Breeder = FiveGenes(twin.tournament, writes_into_parents=twin.faithful)
+        breeder: Breeder = FiveGeneBreeder(twin.tournament, writes_into_parents=twin.faithful)
     else:
-        breeder = TwoGenes(twin.generations, twin.tournament, only_shifts_up=twin.faithful)
+        breeder = TwoGeneBreeder(twin.generations, twin.tournament, only_shifts_up=twin.faithful)
     assert_same_evolution(breeder, twin, opponents)
 
 
 @given(SEEDS, st.integers(0, 100), st.integers(1, 1 << 30))
 def test_the_seed_of_a_run_is_its_twins_and_one_of_its_own(seed: int, generation: int, games: int) -> None:
-    found = seed_of_games(seed, generation, games)
+    found = compute_run_seed(seed, generation, games)
     assert found == naive_evolution.run_seed(seed, generation, games)
     assert 0 <= found < 1 << 63
-    others = [seed_of_games(seed, generation + 1, games), seed_of_games(seed, generation, games + 1)]
+    others = [compute_run_seed(seed, generation + 1, games), compute_run_seed(seed, generation, games + 1)]
     assert found not in others

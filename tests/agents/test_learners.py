@@ -14,7 +14,7 @@ from agents.learning.policy import Policy
 from agents.mixed_rl import MixedRl
 from agents.q_placement import QPlacement, QPlacementLearner
 from agents.q_table import QTableLearner
-from agents.rl_encoded import CODES, EncodedLearner, RlEncoded, first_values
+from agents.rl_encoded import CODES, EncodedLearner, RlEncoded, sample_initial_values
 from agents.rl_tabular import RlTabular, TabularLearner
 from agents.rule_based import RuleBased
 from agents.semi_random import SemiRandom
@@ -159,7 +159,7 @@ SOME_VALUES = {code: code // 8 % 3 - 1.0 for code in range(0, CODES, 8)}  # one 
 
 def policy_of(values: dict[int, float], seed: int = 0) -> Policy:
     """A policy that says this of some codes and nothing new of the others."""
-    table = first_values(uint64(seed))
+    table = sample_initial_values(uint64(seed))
     table[list(values)] = list(values.values())
     return Policy("encoded_values", table={"code": np.arange(CODES, dtype=np.int32), "value": table})
 

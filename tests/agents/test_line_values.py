@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 from agents.learning.line_boards import BOARD, STAGE_SIZE, WORDS
-from agents.learning.line_features import MOST_FEATURES, mark_of, words_of
+from agents.learning.line_features import MAX_FEATURES, build_feature_words, compute_feature_hash
 from agents.learning.policy import Policy
 from agents.line_values import (
     ALL_TURNS,
     HEADS,
     LINE_VALUES,
-    MOST_UNITS,
+    MAX_UNITS,
     STEEPEST,
     UNIT,
     LineValues,
-    Reading,
+    PackedWeights,
     Weights,
-    Work,
-    chance_of,
-    columns_of,
-    judge_turns,
-    reading_of,
-    stage_words,
+    WorkMemory,
+    pack_weights,
+    rank_turns,
+    sigmoid,
+    stage_size,
+    to_columns,
 )
 from quarto.jit import kernel, uint64
 from quarto.position import Position
@@ -47,19 +47,19 @@ UNITS_FROM = 7  # pieces on the board from which the stages of random policies h
 @cache
 def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarray]]:
     """Weights of one in seven, of features and heads in turn, and of all units; the same by number of pieces."""
-    features, drawn = int(words_of(rules)[STAGE_SIZE]), np.random.default_rng(units)
+    features, drawn = int(build_feature_words(rules)[STAGE_SIZE]), np.random.default_rng(units)
     stages = dict[int, np.ndarray]()
     for pieces in range(1, 16):
         of_stage = units * (pieces >= UNITS_FROM)
-        stages[pieces] = weights = np.zeros(stage_words(features, of_stage), np.int16)
+        stages[pieces] = weights = np.zeros(stage_size(features, of_stage), np.int16)
         for part in (weights[::7], weights[len(weights) - HEADS * of_stage :]):
             part[:] = drawn.normal(0, 0.3 / UNIT, len(part))
-    return Policy(LINE_VALUES, {"lines": mark_of(rules)}, columns_of(stages, features)), stages
+    return Policy(LINE_VALUES, {"lines": compute_feature_hash(rules)}, to_columns(stages, features)), stages
 
 
 def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int, risk: float) -> float:
     """The value of an afterstate by the formula."""
-    words = words_of(after.rules)
+    words = build_feature_words(after.rules)
     features, pieces = int(words[STAGE_SIZE]), 16 - after.board.count(NONE)
     if pieces not in stages:
         return 0.5
@@ -79,7 +79,7 @@ def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int,
 @kernel()
 def chances(logits: Any, found: Any) -> None:
     for i in range(len(logits)):
-        found[i] = chance_of(logits[i])
+        found[i] = sigmoid(logits[i])
 
 
 def chance(logit: float) -> float:
@@ -108,7 +108,7 @@ def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> 
 def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) -> None:
     rules, dice = PRESETS[name], random.Random(4)
     policy, _ = random_policy(rules, 3)
-    reading = reading_of(policy, rules)
+    reading = pack_weights(policy, rules)
     weights = weights_in(reading)
     different = set()
     for position in [each for each in asked(rules, 3) if each.hand != NONE and each.available]:
@@ -119,18 +119,18 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
     assert len(different) > 10
 
 
-def weights_in(reading: Reading) -> Weights:
+def weights_in(reading: PackedWeights) -> Weights:
     """As ``weights_of``, for Python."""
     return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy())
 
 
 def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
     """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
-    boards, found = np.empty((5, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    boards, found = np.empty((5, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
-    sums, chances_of = np.empty(HEADS + MOST_UNITS, np.int32), np.empty(HEADS)
-    work = Work(np.full(1, 0.25), boards, found, sums, chances_of, top, cells, gifts)
-    judge_turns(
+    sums, chances_of = np.empty(HEADS + MAX_UNITS, np.int32), np.empty(HEADS)
+    work = WorkMemory(np.full(1, 0.25), boards, found, sums, chances_of, top, cells, gifts)
+    rank_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )
     return list(zip(top[0].tolist(), cells[0].tolist(), gifts[0].tolist(), strict=True))
@@ -142,7 +142,7 @@ def top_of(position: Position, words: Any, weights: Weights) -> float:
 
 def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
     policy, stages = random_policy(CLASSIC, 3)
-    reading = reading_of(policy, CLASSIC)
+    reading = pack_weights(policy, CLASSIC)
     weights = weights_in(reading)
     for position in [each for each in asked(CLASSIC, 4) if each.hand != NONE and each.available][::25]:
         pieces = [piece for piece in range(16) if position.available >> piece & 1]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.base.player import lift
+from agents.base.player import build_player
 from agents.mcts import Mcts
 from agents.random import Random
 from quarto.batch import Batch
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts
@@ -100,23 +100,23 @@ def test_games_with_kept_trees_are_those_of_the_slow_twin(
 
 def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -> None:
     plies = [(0, 0), (15, 1), (3, 2), (12, 4), (5, 5), (10, 10), (6, 15), (9, 3)]
-    player = lift(Mcts(iterations=5000, reuse=True), CLASSIC, "mcts")
+    player = build_player(Mcts(iterations=5000, reuse=True), CLASSIC, "mcts")
     slot, same = np.zeros(1, np.uint32), 0
 
     def turn_in(position: Position, seed: int, slots: NDArray[np.uint32] | None = None) -> tuple[int, int]:
-        turns = player.play(Batch.of([position]), Streams(np.array([seed], np.uint64)), slots)
+        turns = player.play(Batch.from_positions([position]), Streams(np.array([seed], np.uint64)), slots)
         return int(turns.cells[0]), int(turns.gifts[0])
 
     for seed in range(20):
         player.start(range(1))
-        cell, gift = turn_in(from_plies(plies, 1), seed, slot)
+        cell, gift = turn_in(position_from_plies(plies, 1), seed, slot)
         reply = next(each for each in range(16) if each not in (0, 1, 2, 3, 4, 5, 10, 15, cell))
         hand = next(piece for piece in (2, 4, 7, 8) if piece != gift)
-        follows = from_plies([*plies, (1, cell), (gift, reply)], hand)
-        other = from_plies([*plies[:-2], (9, 15), (6, 3), (1, cell), (gift, reply)], hand)
+        follows = position_from_plies([*plies, (1, cell), (gift, reply)], hand)
+        other = position_from_plies([*plies[:-2], (9, 15), (6, 3), (1, cell), (gift, reply)], hand)
         same += turn_in(follows, seed, slot) == turn_in(follows, seed)
         player.start(range(1))
-        assert turn_in(from_plies(plies, 1), seed, slot) == (cell, gift)
+        assert turn_in(position_from_plies(plies, 1), seed, slot) == (cell, gift)
         assert turn_in(other, seed, slot) == turn_in(other, seed)
     assert same < 15
 
@@ -124,7 +124,7 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
 def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> float:
     """The share of games, in percent."""
     engine = BatchEngine(CLASSIC, [Mcts(**settings), opponent], ["mcts", "opponent"], [(0, 1)], seed=5, run=5)
-    games = engine.play_block(Order(0, 0, pairs)).block.games
+    games = engine.play_block(PairRange(0, 0, pairs)).block.games
     return float(100 * ((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2)
 
 
@@ -152,9 +152,9 @@ def test_the_solver_and_safe_gifts_add_strength() -> None:
 @pytest.mark.parametrize("iterations", [20, *seldom(200)])
 def test_no_cell_and_no_piece_is_preferred_for_its_number(iterations: int) -> None:
     # After two placements all turns are worth about the same to a short search: it plays any of 14 cells and 13 pieces.
-    player, games = lift(Mcts(iterations=iterations), CLASSIC, "mcts"), 7_000
-    position = from_plies([(0, 5), (15, 10)], 6)
-    turns = player.play(Batch.of([position] * games), Streams(np.arange(games, dtype=np.uint64)))
+    player, games = build_player(Mcts(iterations=iterations), CLASSIC, "mcts"), 7_000
+    position = position_from_plies([(0, 5), (15, 10)], 6)
+    turns = player.play(Batch.from_positions([position] * games), Streams(np.arange(games, dtype=np.uint64)))
     for chosen, choices in ((turns.cells, 14), (turns.gifts, 13)):
         counts = np.bincount(chosen)[np.unique(chosen)]
         assert len(counts) == choices

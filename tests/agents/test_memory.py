@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
-from agents.base.player import KernelPlayer, LiftedPlayer, lift
+from agents.base.player import BatchPlayer, KernelPlayer, build_player
 from agents.random import Random
 from quarto.batch import Batch
 from quarto.bits import nth_bit, popcount
@@ -23,7 +23,7 @@ from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView
 from runners.arena import engine
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
@@ -85,8 +85,8 @@ class InPython:
         self.agent = agent
 
     @cached_property
-    def player(self) -> LiftedPlayer:
-        return lift(self.agent, CLASSIC, "inner")
+    def player(self) -> BatchPlayer:
+        return build_player(self.agent, CLASSIC, "inner")
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         turns = self.player.play(batch.packed, rng)
@@ -118,7 +118,7 @@ def diarists(
     return BatchEngine(rules, agents, ["diarist", "opponent"], [(0, 0), (0, 1)], SEED, RUN, **settings)
 
 
-ORDERS = [Order(0, 100, 30), Order(1, 200, 30)]
+ORDERS = [PairRange(0, 100, 30), PairRange(1, 200, 30)]
 
 
 @pytest.mark.parametrize("rules", [CLASSIC, PRESETS["own_piece"]], ids=lambda rules: rules.name)
@@ -134,9 +134,9 @@ def test_games_are_remembered_apart(rules: Rules, settings: dict[str, Any], oppo
 @pytest.mark.parametrize("fragile", [*seldom(False), True])
 def test_neither_blocks_nor_threads_nor_memory_change_a_game(fragile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = outcomes(diarists(fragile=fragile), ORDERS)
-    pieces = [Order(pairing, first + i, 1 + i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)]
+    pieces = [PairRange(pairing, first + i, 1 + i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)]
     pieces += [
-        Order(pairing, first + i + 1 + i % 2, 2 - i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)
+        PairRange(pairing, first + i + 1 + i % 2, 2 - i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)
     ]
     assert outcomes(diarists(fragile=fragile), pieces, threads=2) == whole
     asked: list[range] = []
@@ -164,8 +164,8 @@ def test_a_turn_that_raises_leaves_no_trace_in_other_games(opponent: Agent, capl
 
 
 def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
-    player = lift(Diarist(), CLASSIC, "diarist")
-    batch, rng = Batch.of([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64))
+    player = build_player(Diarist(), CLASSIC, "diarist")
+    batch, rng = Batch.from_positions([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64))
     player.start(range(4))
     turns = [player.play(batch, rng, np.array(slots, np.uint32)) for slots in ([2, 3], [0, 2], [3, 1])]
     words = {slot: NaiveDiarist() for slot in range(4)}
@@ -189,9 +189,9 @@ def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda player: pickle.loads(pickle.dumps(player))])  # noqa: S301
-def test_a_copied_player_goes_on_with_its_games(copied: Callable[[LiftedPlayer], LiftedPlayer]) -> None:
-    player, slots = lift(Diarist(), CLASSIC, "diarist"), np.array([2, 5], np.uint32)
-    batch, rng = Batch.of([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64))
+def test_a_copied_player_goes_on_with_its_games(copied: Callable[[BatchPlayer], BatchPlayer]) -> None:
+    player, slots = build_player(Diarist(), CLASSIC, "diarist"), np.array([2, 5], np.uint32)
+    batch, rng = Batch.from_positions([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64))
     player.start(range(2, 8, 3))
     player.play(batch, rng, slots)
     first, second = copied(player), copied(copied(player))

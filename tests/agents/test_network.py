@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.network import INPUTS, UNIT, Layers, Network, policy_of
-from quarto.observations import TURNS
+from agents.network import INPUTS, UNIT, Layers, Network, to_policy
+from quarto.observations import TURN_CODES
 from quarto.rules import CLASSIC
 from tests import naive
 from tests.naive import NONE, View
@@ -23,7 +23,7 @@ def layers(units: int = 3) -> Layers:
     def drawn(*shape: int) -> Any:
         return np.rint(chance.normal(0, 0.5, shape) / UNIT) * UNIT
 
-    return [(drawn(INPUTS, units), drawn(units)), (drawn(units, TURNS), drawn(TURNS))]
+    return [(drawn(INPUTS, units), drawn(units)), (drawn(units, TURN_CODES), drawn(TURN_CODES))]
 
 
 class Twin:
@@ -66,11 +66,13 @@ class Twin:
                     for x in sums
                 ]
             )
-        best = max((action for action in range(TURNS) if legal[action]), key=lambda action: (units[action], -action))
+        best = max(
+            (action for action in range(TURN_CODES) if legal[action]), key=lambda action: (units[action], -action)
+        )
         cell, gift = divmod(best, 17)
         return (NONE if cell == 16 else cell), (NONE if gift == 16 else gift)
 
 
 def test_turns_are_those_of_the_twin() -> None:
     known = layers()
-    assert assert_same_turns(Network(policy_of(known)), Twin(known), CLASSIC, asked(CLASSIC, 4)) > 30
+    assert assert_same_turns(Network(to_policy(known)), Twin(known), CLASSIC, asked(CLASSIC, 4)) > 30

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from agents.base.agent import Agent
-from agents.base.player import lift
+from agents.base.player import build_player
 from agents.oracle import Oracle
 from agents.random import Random
 from quarto.batch import Batch, Games
 from quarto.errors import RequestError
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
-from runners.arena.engine import BatchEngine, Order
-from runners.config.agents import agent_named, load_agent
-from runners.config.options import names
+from runners.arena.engine import BatchEngine, PairRange
+from runners.config.agents import agent_from_label, load_agent
+from runners.config.options import list_options
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
@@ -39,13 +39,15 @@ def results(games: Games, first: Sequence[int]) -> list[int]:
 def play(rules: Rules, agents: Sequence[Agent], plies: int, pairs: int, seed: int = 1) -> tuple[Games, list[int]]:
     """Games of two agents from random openings, and the value of each opening for seat 0."""
     games = (
-        BatchEngine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies).play_block(Order(0, 0, pairs)).block.games
+        BatchEngine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies)
+        .play_block(PairRange(0, 0, pairs))
+        .block.games
     )
     solver, values = Solver(rules, 16.0), []
     acts = (plies + rules.mover_chooses) % 2
     for game in range(2 * pairs):
         opening = [(int(games.pieces[ply, game]), int(games.cells[ply, game])) for ply in range(plies)]
-        value = solver.value(from_plies(opening))
+        value = solver.value(position_from_plies(opening))
         values.append(value if acts == 0 else -value)
     return games, values
 
@@ -61,7 +63,7 @@ def test_against_itself_a_game_ends_as_its_openings_value_says(name: str, ties: 
     assert len(set(values)) > 1
 
 
-OPPONENTS = [name for name in names("agent") if name != "oracle"]
+OPPONENTS = [name for name in list_options("agent") if name != "oracle"]
 
 
 @pytest.mark.parametrize(("plies", "pairs"), [(11, 6), *seldom((6, 50))])
@@ -77,9 +79,9 @@ def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str, plies: in
 
 def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:
     """Its turns with this many seeds; a cell or gift that is ignored is NONE."""
-    player = lift(agent, rules, "it")
+    player = build_player(agent, rules, "it")
     found = player.play(
-        Batch.of([position] * seeds), Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
+        Batch.from_positions([position] * seeds), Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
     )
     gift_only = position.hand == NONE and not rules.mover_chooses
     answers = {(turn.cell, turn.gift) for turn in Solver(rules, 1.0).turns(position, distance=False)}
@@ -115,7 +117,7 @@ def saving(position: Position, turn: tuple[int, int]) -> int:
     cell, gift = turn
     lanes, occupied = position.lanes, position.occupied
     if cell != NONE:
-        placed = from_plies([(position.hand, cell)])
+        placed = position_from_plies([(position.hand, cell)])
         lanes, occupied = lanes | placed.lanes, occupied | placed.occupied
     after = Position(lanes, occupied, position.available & ~(1 << gift), gift, NONE)
     replies = turns_of(after, CLASSIC).values()
@@ -150,7 +152,7 @@ def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | Non
     few = [each for each in asked(rules, 20) if each.occupied.bit_count() < first]
     for position in few:
         rng = Streams(np.array([naive.mix(7)], np.uint64))
-        both = [lift(each, rules, "it").play(Batch.of([position]), rng) for each in (agent, below)]
+        both = [build_player(each, rules, "it").play(Batch.from_positions([position]), rng) for each in (agent, below)]
         assert [each.tolist() for each in both[0]] == [each.tolist() for each in both[1]]
     assert len(few) > 50
     for position in live_positions(rules, 13, 10, 6):
@@ -158,16 +160,16 @@ def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | Non
 
 
 def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
-    named = agent_named('oracle(horizon=9,below="mcts(iterations=20)")')
+    named = agent_from_label('oracle(horizon=9,below="mcts(iterations=20)")')
     assert named.label == "oracle(below=mcts(iterations=20),horizon=9)"
-    assert agent_named(named.label) == named
+    assert agent_from_label(named.label) == named
     assert named.params["below"]["params"]["iterations"] == 20
     agent = named.build()
     assert isinstance(agent, Oracle)
     assert type(agent.below).__name__ == "Mcts"
     assert load_agent("oracle").label == "oracle"
     with pytest.raises(RequestError, match=r"^agent 'nobody' does not exist"):
-        agent_named("oracle(below=nobody)")
+        agent_from_label("oracle(below=nobody)")
 
 
 def slips(position: Position, rules: Rules) -> set[tuple[int, int]]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.base.player import lift
+from agents.base.player import build_player
 from agents.gifts import Gifts
 from agents.learning.policy import Policy
 from agents.line_values import LINE_VALUES, LineValues
 from agents.mixed_rl import MixedRl
 from agents.network import NETWORK, UNIT, Layers, Network
-from agents.network import policy_of as of_layers
+from agents.network import to_policy as of_layers
 from agents.policy import PolicyAgent
 from agents.q_placement import QPlacement
 from agents.rl_encoded import CODES, RlEncoded
@@ -152,7 +152,7 @@ def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
     with pytest.raises(ValueError, match="its weights are for other lines than those of rules 'square'"):
         agent.knowledge(PRESETS["square"])
     policy, _ = train(TabularLearner(), RuleBased(), PRESETS["square"], 20)
-    lift(RlTabular(policy), PRESETS["square"], "rl_tabular")
+    build_player(RlTabular(policy), PRESETS["square"], "rl_tabular")
     with pytest.raises(RequestError, match="is no board's canonical form under rules 'classic': it was learned under"):
         GuardedAgent(RlTabular(policy), "rl_tabular", CLASSIC)
 

@@ -9,9 +9,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from agents.alpha_beta import AT_LEAST, AT_MOST, BREADTH, EXACT, MEMORY_DEPTH, UNBOUNDED, WHOLE, AlphaBeta
+from agents.alpha_beta import AT_LEAST, AT_MOST, BREADTH, EXACT, FULL_SHARE, MEMORY_DEPTH, UNBOUNDED, AlphaBeta
 from agents.base.agent import KernelAgent
-from agents.base.player import KernelPlayer, lift
+from agents.base.player import KernelPlayer, build_player
 from agents.ga_minimax import phantom_value
 from agents.genetic_minimax import GeneticMinimax
 from agents.learning.policy import Policy
@@ -24,7 +24,7 @@ from quarto.jit import uint64
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from tests.agents.test_line_values import random_policy, value_of
 from tests.naive import PRESETS, View
 from tests.naive_players import ga, minimax, valued
@@ -39,15 +39,15 @@ def sooner(view: View, depth: int) -> int:
 
 def shares(view: View, depth: int) -> float:
     percent = minimax.Minimax().best(view, depth, True)[0]
-    return WHOLE * (2 * percent - 100) / 100
+    return FULL_SHARE * (2 * percent - 100) / 100
 
 
 @pytest.mark.parametrize(("agent", "value_of"), [(AlphaBeta(5), sooner), (Minimax(5), shares)])
 def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[View, int], float]) -> None:
     """Each entry, read as the search would, against minimax without a memory."""
-    player, positions = lift(agent, CLASSIC, "agent"), endgames(CLASSIC, 6, 300)
+    player, positions = build_player(agent, CLASSIC, "agent"), endgames(CLASSIC, 6, 300)
     assert isinstance(player, KernelPlayer)
-    player.play(Batch.of(positions), Streams(np.zeros(len(positions), np.uint64)))
+    player.play(Batch.from_positions(positions), Streams(np.zeros(len(positions), np.uint64)))
     scratch = player._arrays["scratch"].reshape(-1, 2)
     held = [(int(lanes), int(entry)) for lanes, entry in scratch if int(entry & ALL_CELLS).bit_count() >= 11]
     bounds = []
@@ -82,7 +82,7 @@ def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
 def share_won(agent: GeneticMinimax) -> float:
     """Of 300 games against random."""
     engine = BatchEngine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], seed=5, run=5)
-    games = engine.play_block(Order(0, 0, 150)).block.games
+    games = engine.play_block(PairRange(0, 0, 150)).block.games
     return float((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agents.alpha_beta import AlphaBeta
 from agents.base.agent import Agent, KernelAgent
-from agents.base.player import lift
+from agents.base.player import build_player
 from agents.ga_minimax import GaMinimax
 from agents.line_values import LineValues
 from agents.mcts import Mcts
@@ -36,10 +36,10 @@ def thought(agent: Agent, rules: Rules, positions: list[Position]) -> tuple[Turn
     """The turns of an agent in some positions, with seeds 0, 1, ..., and what it thinks of them."""
     if isinstance(agent, KernelAgent):
         agent.thinks = True
-    player, thoughts = lift(agent, rules, "it"), Thoughts.none(len(positions))
+    player, thoughts = build_player(agent, rules, "it"), Thoughts.blank(len(positions))
     seeds = np.array([naive.mix(i) for i in range(len(positions))], np.uint64)
-    turns = player.play(Batch.of(positions), Streams(seeds), None, thoughts)
-    plain = player.play(Batch.of(positions), Streams(seeds))
+    turns = player.play(Batch.from_positions(positions), Streams(seeds), None, thoughts)
+    plain = player.play(Batch.from_positions(positions), Streams(seeds))
     assert all((one == other).all() for one, other in zip(turns, plain, strict=True))
     assert (thoughts.microseconds > NO_TURN).all()
     return turns, thoughts

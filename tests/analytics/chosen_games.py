@@ -12,7 +12,7 @@ import polars as pl
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_store import PolicyOrigin
-from analytics.store.ranges import LARGEST
+from analytics.store.ranges import LARGEST_RANGE
 from analytics.store.records import RunRecord
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
@@ -67,10 +67,10 @@ RUNS = (
 )
 
 
-def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST) -> Archive:
+def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST_RANGE) -> Archive:
     archive = Archive.open(root, create=True)
     for played in runs:
-        archive.save_run(played.record)
+        archive.write_run(played.record)
         store(archive, played.record.run_id, played.blocks, played.pairings, most)
     return archive
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.marker import MARKER
+from analytics.store.marker import MARKER_NAME
 from tests.analytics.folders import copied
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.object_storage import root_of
@@ -31,7 +31,9 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Ar
     if not isinstance(root, Path):
         return filled(root)
     archive = Archive.open(root, create=True)  # its marker is not copied: copies would be those of strangers
-    shutil.copytree(written, root, ignore=shutil.ignore_patterns(MARKER), copy_function=shutil.copy, dirs_exist_ok=True)
+    shutil.copytree(
+        written, root, ignore=shutil.ignore_patterns(MARKER_NAME), copy_function=shutil.copy, dirs_exist_ok=True
+    )
     return archive
 
 
@@ -53,17 +55,17 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The same archive with files of every kind, so that no view is empty. It is only copied."""
-    from analytics.tables.derived.derived_table import note_derived
+    from analytics.tables.derived.derived_table import record_derived_units
     from analytics.tables.derived.tables import THOUGHTS_TABLE, index_runs
-    from analytics.tables.verify.archive import verify
+    from analytics.tables.verify.archive import verify_archive
     from tests.analytics.indexed import derive_all, think
 
     archive = filled(tmp_path_factory.mktemp("everything") / "archive")
     index_runs(archive, [RUN_ID])
     derive_all(archive, RUN_ID, from_pieces=13)
     think(archive, RUN_ID)
-    note_derived(archive, RUN_ID, [THOUGHTS_TABLE])
-    assert verify(archive).problems == []
+    record_derived_units(archive, RUN_ID, [THOUGHTS_TABLE])
+    assert verify_archive(archive).problems == []
     return archive
 
 
@@ -75,6 +77,6 @@ def whole(everything: Archive, tmp_path: Path) -> Archive:
 
 def filled(root: PurePath) -> Archive:
     archive = Archive.open(root, create=True)
-    archive.save_run(record())
+    archive.write_run(record())
     store(archive, RUN_ID, BLOCKS)
     return archive

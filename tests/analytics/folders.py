@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analytics.store.archive import Archive
-from analytics.store.records import CHECKSUM, sealed
+from analytics.store.records import CHECKSUM, add_checksum
 
 
 def snapshot(root: Path) -> dict[Path, bytes]:
@@ -17,7 +17,7 @@ def snapshot(root: Path) -> dict[Path, bytes]:
 
 def contents(archive: Archive) -> dict[PurePath, bytes]:
     """Every file of an archive with its content, wherever it is."""
-    return {path: archive.backend.read(path) for path in archive.backend.below(archive.root)}
+    return {path: archive.backend.read(path) for path in archive.backend.list_files_below(archive.root)}
 
 
 def copied(archive: Archive, place: Path) -> Archive:
@@ -30,9 +30,9 @@ def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], obj
     values = json.loads(path.read_bytes())
     del values[CHECKSUM]
     change(values) if callable(change) else values.update(change)
-    path.write_text(json.dumps(sealed(values)))
+    path.write_text(json.dumps(add_checksum(values)))
 
 
 def files_of(archive: Archive, run_id: str, table: str) -> list[Path]:
     """The files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
-    return [Path(archive.path(table, run_id, stored)) for stored in archive.ranges(run_id)]
+    return [Path(archive.find_path(table, run_id, stored)) for stored in archive.list_effective_ranges(run_id)]

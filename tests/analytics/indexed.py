@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
 from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import policy_store, sprt_verdicts
 from analytics.store.archive import Archive
@@ -22,9 +22,9 @@ from analytics.tables.derived.tables import (
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
     THOUGHTS_TABLE,
-    count_positions,
-    extent_of,
-    first_plies_of,
+    derive_first_plies,
+    derive_stored_positions,
+    format_extent,
     index_runs,
 )
 from analytics.tables.verify.games import Problem
@@ -35,44 +35,44 @@ def index(
     archive: Archive, end_ply: int = END_PLY, wanted: Callable[[StoredRange], bool] = lambda _stored: True
 ) -> None:
     """Index the positions of plies before ``end_ply``, and count the first plies, of some ranges of all runs."""
-    for run_id in archive.run_ids():
-        record = archive.known_run(run_id)
-        for stored in filter(wanted, archive.ranges(run_id)):
-            positions = count_positions(archive, record, stored, range(end_ply))
-            POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
-            FIRST_PLIES_TABLE.store(
-                archive, run_id, stored, first_plies_of(read_rows(archive, run_id, stored, "plies"))
+    for run_id in archive.list_run_ids():
+        record = archive.load_run(run_id)
+        for stored in filter(wanted, archive.list_effective_ranges(run_id)):
+            positions = derive_stored_positions(archive, record, stored, range(end_ply))
+            POSITIONS_TABLE.write(archive, run_id, stored, positions, format_extent(end_ply))
+            FIRST_PLIES_TABLE.write(
+                archive, run_id, stored, derive_first_plies(read_rows(archive, run_id, stored, "plies"))
             )
 
 
 def think(archive: Archive, run_id: str) -> None:
     """Store that each player of a run expected a draw, after no time, at each of its plies."""
-    for stored in archive.ranges(run_id):
+    for stored in archive.list_effective_ranges(run_id):
         plies, games = (read_rows(archive, run_id, stored, table) for table in ("plies", "games"))
         free = plies.join(games.select("game_id", "opening"), on="game_id", maintain_order="left")
         told = free.filter(pl.col("ply") >= pl.col("opening")).with_columns(value=0, visits=1, microseconds=0)
         told = told.select(pl.col(name).cast(kind) for name, kind in THOUGHTS.items())
-        THOUGHTS_TABLE.store(archive, run_id, stored, told)
+        THOUGHTS_TABLE.write(archive, run_id, stored, told)
 
 
 def save_verdict(archive: Archive, run_id: str) -> None:
     """Store what a sequential test of a run says after eight pairs that the first agent won."""
     trial = SequentialTest(Hypotheses(), 8)
-    trial.take(np.full(8, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(run_id, trial, "qarena sprt"))
+    trial.add_outcomes(np.full(8, 4, np.int8))
+    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt"))
 
 
 def save_own_verdict(archive: Archive, run_id: str) -> None:
     """Store the verdict of a sequential test on the games of a run."""
-    trial = sprt_verdicts.trial(archive, run_id, Hypotheses(0, 50), 8)
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(run_id, trial, "qarena sprt"))
+    trial = sprt_verdicts.run_sequential_test(archive, run_id, Hypotheses(0, 50), 8)
+    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt"))
 
 
 def derive_all(archive: Archive, run_id: str, from_pieces: int) -> None:
     """Index a run, annotate boards with so many pieces or more, and add a sweep, a verdict and a policy."""
     index_runs(archive, [run_id], 2)
-    annotate_runs(archive, [run_id], AnnotationSettings(from_pieces=from_pieces, megabytes=1.0))
-    archive.save_sweep_job(SweepJob("sweep", 0, {"games": "16"}, run_id, jobs=1))
+    annotate_runs(archive, [run_id], AnnotationOptions(from_pieces=from_pieces, megabytes=1.0))
+    archive.write_sweep_job(SweepJob("sweep", 0, {"games": "16"}, run_id, jobs=1))
     save_own_verdict(archive, run_id)
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
 
@@ -85,7 +85,7 @@ def about_values(problem: Problem) -> bool:
 def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:
     """Store decisions of a run's games, their values made up; the rows by the schema ``DECISIONS``."""
     found = []
-    for stored in archive.ranges(run_id):
+    for stored in archive.list_effective_ranges(run_id):
         rows = []
         for game_id, ply in read_rows(archive, run_id, stored, "plies").select("game_id", "ply").iter_rows():
             dice = random.Random(f"{seed} {game_id} {ply}")
@@ -94,6 +94,6 @@ def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:
                 after = dice.randrange(-1, before + 1)
                 rows.append((game_id, ply, kind, (ply + kind) % 2, before, after, -1, 16 - ply))
         frame = pl.DataFrame(rows, schema=DECISIONS, orient="row").sort("ply", "kind", "game_id")
-        DECISIONS_TABLE.store(archive, run_id, stored, frame, AnnotationExtent().text)
+        DECISIONS_TABLE.write(archive, run_id, stored, frame, AnnotationExtent().text)
         found.append(frame)
     return pl.concat(found)

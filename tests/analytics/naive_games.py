@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import TableBytes, games_at, joined, tables_of
-from analytics.store.range_files import store_games
-from analytics.store.ranges import LARGEST, Range, StoredRange, UnitLine, merged, parts
-from analytics.store.records import RunRecord, now, run_id_of
+from analytics.store.blocks import TableBytes, concat_blocks, encode_game_tables, select_games
+from analytics.store.range_files import write_games
+from analytics.store.ranges import LARGEST_RANGE, Range, StoredRange, UnitLine, merge_ranges, split_into_files
+from analytics.store.records import RunRecord, compute_run_id, format_current_time
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 from tests.naive import share_a_value
@@ -120,7 +120,13 @@ def spec_of(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any)
 def record(spec: dict[str, Any] | None = None, **other: Any) -> RunRecord:
     spec = spec or spec_of()
     code = {"version": "0.1.0", "fingerprint": "ab" * 32, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
-    fields = {"run_id": run_id_of(spec), "games": 100, "created": now(), "command": "qarena run", **other}
+    fields = {
+        "run_id": compute_run_id(spec),
+        "games": 100,
+        "created": format_current_time(),
+        "command": "qarena run",
+        **other,
+    }
     return RunRecord(spec=spec, code=code, **fields)
 
 
@@ -130,7 +136,9 @@ RUN_ID = record().run_id
 def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, TableBytes]:
     """The files ``games`` and ``plies`` of blocks."""
     ordered = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
-    return tables_of(joined(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings)
+    return encode_game_tables(
+        concat_blocks(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings
+    )
 
 
 def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -153,8 +161,8 @@ def units_of(block: Block, line: UnitLine) -> list[int]:
 def cut(block: Block, line: UnitLine, span: Range) -> Block:
     """The pairs of a block that are in a range of units."""
     of = [pair for pair, unit in enumerate(units_of(block, line)) if span[0] <= unit < span[1]]
-    rows = slice(of[0] * block.games_a_pair, (of[-1] + 1) * block.games_a_pair) if of else slice(0)
-    games = Games(*map(np.ascontiguousarray, games_at(block.games, rows)))
+    rows = slice(of[0] * block.games_per_pair, (of[-1] + 1) * block.games_per_pair) if of else slice(0)
+    games = Games(*map(np.ascontiguousarray, select_games(block.games, rows)))
     return block._replace(first_pair=block.first_pair + (of[0] if of else 0), games=games)
 
 
@@ -166,9 +174,9 @@ def games_of_seed(seed: int, pairs: int) -> list[Block]:
 
 def store_span(archive: Archive, span: Range, blocks: Sequence[Block] = BLOCKS, run_id: str = RUN_ID) -> StoredRange:
     """Store the games that blocks have of a range of units, as one file of every table."""
-    run = archive.known_run(run_id)
-    mine = [part for block in blocks if (part := cut(block, run.line, span)).pairs]
-    return store_games(archive, run_id, run.line, run.pairings, span, mine)
+    run = archive.load_run(run_id)
+    mine = [part for block in blocks if (part := cut(block, run.unit_line, span)).pairs]
+    return write_games(archive, run_id, run.unit_line, run.pairings, span, mine)
 
 
 def store(
@@ -176,13 +184,17 @@ def store(
     run_id: str,
     blocks: Sequence[Block],
     pairings: Pairings = PAIRINGS,
-    most: int = LARGEST,
+    most: int = LARGEST_RANGE,
 ) -> list[StoredRange]:
     """Store the games of blocks in a run that has a record.
 
     Consecutive units become aligned ranges of at most ``most`` units, each a file of every table: the units of one of
     three pairings are no neighbours, so each of its pairs becomes a file.
     """
-    line = archive.known_run(run_id).line
-    held = merged((unit, unit + 1) for block in blocks for unit in units_of(block, line))
-    return [store_span(archive, span, blocks, run_id) for first, end in held for span in parts(first, end, 0, most)]
+    line = archive.load_run(run_id).unit_line
+    held = merge_ranges((unit, unit + 1) for block in blocks for unit in units_of(block, line))
+    return [
+        store_span(archive, span, blocks, run_id)
+        for first, end in held
+        for span in split_into_files(first, end, 0, most)
+    ]

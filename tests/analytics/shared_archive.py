@@ -9,9 +9,9 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.upkeep.garbage import remove, unneeded_files
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
 PAIRS = 32
@@ -19,7 +19,7 @@ PAIRS = 32
 
 def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
     archive = Archive.open(root, create=True)
-    archive.save_run(record(games=2 * PAIRS))
+    archive.write_run(record(games=2 * PAIRS))
 
     def write(most: int) -> None:
         store(Archive.open(root), RUN_ID, [random_block(2, pairing, 0, PAIRS) for pairing in range(3)], most=most)
@@ -27,14 +27,14 @@ def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(write, (16, 16, 16, 32)))  # three of them write the same files
     archive.update_run(RUN_ID, lambda known: known)
-    assert (archive.known_run(RUN_ID).units, archive.ranges(RUN_ID).units) == (3 * PAIRS, 3 * PAIRS)
-    fingerprint = archive.ranges(RUN_ID).fingerprint
-    compact(archive, RUN_ID)
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 3 * PAIRS)]
-    assert remove(archive, unneeded_files(archive), 0)
-    assert unneeded_files(archive) == []
-    assert not verify(archive).problems
-    assert archive.ranges(RUN_ID).fingerprint == fingerprint
+    assert (archive.load_run(RUN_ID).units, archive.list_effective_ranges(RUN_ID).units) == (3 * PAIRS, 3 * PAIRS)
+    fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
+    compact_run(archive, RUN_ID)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 3 * PAIRS)]
+    assert remove_unneeded_files(archive, list_unneeded_files(archive), 0)
+    assert list_unneeded_files(archive) == []
+    assert not verify_archive(archive).problems
+    assert archive.list_effective_ranges(RUN_ID).fingerprint == fingerprint
     with open_archive(root) as opened:
         assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 6 * PAIRS
         in_sql = opened.sql("SELECT count(*) AS plies FROM plies")["plies"].item()

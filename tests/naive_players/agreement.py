@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from agents.base.agent import Agent, KernelAgent
-from agents.base.player import KernelPlayer, lift
+from agents.base.player import KernelPlayer, build_player
 from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
 from agents.random import Random
 from agents.semi_random import SemiRandom
 from quarto.batch import ENDINGS, Batch, Games
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from tests import naive
 from tests.naive import NONE, PRESETS, NaiveGame, Outcome, Player, View
 from tests.naive_quarto import lanes_of, occupied_of
@@ -43,7 +43,7 @@ def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
 @cache
 def careful_games(rules: Rules) -> Games:
     engine = BatchEngine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
-    return engine.play_block(Order(0, 0, 4096)).block.games
+    return engine.play_block(PairRange(0, 0, 4096)).block.games
 
 
 @cache
@@ -57,7 +57,7 @@ def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
         plies = list(zip(games.pieces[:, slot].tolist(), games.cells[:, slot].tolist(), strict=True))
         for ply in range(16 - most_empty, int(games.plies[slot])):
             hands = (NONE,) if rules.mover_chooses else (NONE, plies[ply][0])
-            positions += [from_plies(plies[:ply], hand) for hand in hands]
+            positions += [position_from_plies(plies[:ply], hand) for hand in hands]
         if len(positions) >= count:
             return positions[:count]
     raise AssertionError(f"under rules {rules.name} only {len(positions)} such positions were reached")
@@ -67,8 +67,8 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
     """The player answers each position as its twin does, both new to the game; returns how many there were."""
     asked_about = list(positions)
     seeds = [naive.mix(i) for i in range(len(asked_about))]
-    player = lift(agent, rules, "agent")
-    turns = player.play(Batch.of(asked_about), Streams(np.array(seeds, np.uint64)))
+    player = build_player(agent, rules, "agent")
+    turns = player.play(Batch.from_positions(asked_about), Streams(np.array(seeds, np.uint64)))
     for i, position in enumerate(asked_about):
         new = deepcopy(twin) if player.game_words else twin  # one that remembers nothing is always new to the game
         cell, gift = new.turn(view_of(position, rules), seeds[i])
@@ -77,13 +77,13 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
     return len(asked_about)
 
 
-def outcomes(engine: BatchEngine, orders: Sequence[Order], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
+def outcomes(engine: BatchEngine, orders: Sequence[PairRange], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
     """The games of some orders, each once, by pairing, pair and game."""
     found: dict[tuple[int, int, int], Outcome] = {}
     for played in engine.play(orders, threads):
         block = played.block
         for i, plies in enumerate(block.games.plies.tolist()):
-            key = block.pairing, block.first_pair + i // block.games_a_pair, i % block.games_a_pair
+            key = block.pairing, block.first_pair + i // block.games_per_pair, i % block.games_per_pair
             assert key not in found
             pieces, cells = block.games.pieces[:plies, i].tolist(), block.games.cells[:plies, i].tolist()
             found[key] = Outcome(pieces, cells, int(block.games.winner[i]), ENDINGS[block.games.ending[i]])
@@ -102,7 +102,7 @@ def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, op
     """The same of any two players. Each game has copies of the slow ones that remember it to itself."""
     engine = BatchEngine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
     remember = [agent.knowledge(rules).game_words > 0 for agent, _ in (one, other)]
-    for (_, pair, game), outcome in outcomes(engine, [Order(0, 0, pairs)]).items():
+    for (_, pair, game), outcome in outcomes(engine, [PairRange(0, 0, pairs)]).items():
         twins = (deepcopy(one[1]) if remember[0] else one[1], deepcopy(other[1]) if remember[1] else other[1])
         expected = naive.play_game(rules, twins, RUN, pair, game, seed=SEED, opening_plies=opening_plies)
         assert outcome == expected, (pair, game)
@@ -128,7 +128,7 @@ class Lifted:
     def turn(self, view: View, seed: int) -> tuple[int, int]:
         available = sum(1 << piece for piece in view.available)
         lanes, occupied = lanes_of(view.board), occupied_of(view.board)
-        batch = Batch.of([Position(lanes, occupied, available, view.hand, view.last_cell)])
+        batch = Batch.from_positions([Position(lanes, occupied, available, view.hand, view.last_cell)])
         turns = self.player.play(batch, Streams(np.array([seed], np.uint64)))
         return int(turns.cells[0]), int(turns.gifts[0])
 
@@ -163,12 +163,12 @@ def train(
     """The jitted learner's games, one after the other, and what it learned from them."""
     knowledge, played = learner.knowledge(rules), list[Outcome]()
     player = KernelPlayer(type(learner).kernel, knowledge, rules)
-    other = lift(opponent, rules, "opponent")
+    other = build_player(opponent, rules, "opponent")
     assert isinstance(other, KernelPlayer)
     for game in range(games):
         played.append(play(rules, Lifted(player), Lifted(other), game, seats))
         if not type(learner).update(logged(played[-1], game, seats), rules.tables, player.agent):
-            knowledge = learner.grown(knowledge)
+            knowledge = learner.enlarge(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
     return learner.policy(knowledge), played
 
@@ -179,7 +179,7 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
     for game, outcome in enumerate(played):
         player = KernelPlayer(type(learner).kernel, knowledge, rules)
         if not type(learner).update(logged(outcome, game, seats), rules.tables, player.agent):
-            knowledge = learner.grown(knowledge)
+            knowledge = learner.enlarge(knowledge)
     return learner.policy(knowledge)
 
 
@@ -189,7 +189,7 @@ def met(played: list[Outcome], count: int) -> list[Position]:
     for outcome in reversed(played):
         plies = list(zip(outcome.pieces, outcome.cells, strict=True))
         for ply, (piece, _) in enumerate(plies):
-            positions += [from_plies(plies[:ply], hand) for hand in (naive.NONE, piece)]
+            positions += [position_from_plies(plies[:ply], hand) for hand in (naive.NONE, piece)]
         if len(positions) >= count:
             return positions[:count]
     raise AssertionError(f"only {len(positions)} positions were met")

@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.learning.policy import Policy
 from quarto.rules import Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from tests.naive import NONE, Board, View, any_cell, any_piece, draw, empty_cells, has_line, with_piece
 from tests.naive_players.ga import unit
 
@@ -41,7 +41,9 @@ def canonical_image(board: Board, rules: Rules, known: dict[tuple[int, ...], Ima
     """The first least image; ``known`` are those that were found before."""
     key = tuple(board)
     if key not in known:
-        known[key] = min((Image(board, cells) for cells in symmetries(rules).cells.tolist()), key=lambda i: i.form)
+        known[key] = min(
+            (Image(board, cells) for cells in build_symmetries(rules).cells.tolist()), key=lambda i: i.form
+        )
     return known[key]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from quarto.position import board, from_plies
+from quarto.position import board, position_from_plies
 from quarto.rules import Rules
 from tests.naive import NONE, View
 from tests.naive_players.rl_encoded import EncodedLearner
@@ -18,7 +18,7 @@ def encoded_q(games: Iterable[Game], rules: Rules, learner: EncodedLearner, agen
             if agent in (None, game.labels[seat]):
                 for ply in range(len(game.plies)):
                     if (ply + 1) % 2 == seat:
-                        made = board(from_plies(game.plies[: ply + 1]))
+                        made = board(position_from_plies(game.plies[: ply + 1]))
                         learner.made_codes.append(learner.code(made, View(made, [], NONE, NONE, rules)))
                 learner.learn({1: "win", 0: "draw", -1: "loss"}[result_for(seat, game)])
     return dict(learner.values)

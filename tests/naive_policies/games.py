@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from quarto.canonical import canonical_position
-from quarto.position import Position, board, from_plies
+from quarto.position import Position, board, position_from_plies
 from quarto.rules import Rules
 from tests import naive
 from tests.naive import NONE, Board
@@ -47,7 +47,7 @@ def key_of(position: Position, rules: Rules) -> Key:
 def steps(game: Game, rules: Rules) -> list[Step]:
     found = []
     for ply, (piece, _) in enumerate(game.plies):
-        position = from_plies(game.plies[:ply], piece)
+        position = position_from_plies(game.plies[:ply], piece)
         found.append(Step(key_of(position, rules), position, board(position), piece, ply % 2))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quarto.rules import Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from tests import naive
 from tests.naive import NONE, Board, View
 
@@ -20,13 +20,13 @@ Feature = tuple[Any, ...]  # the group, then what is counted
 @cache
 def class_of_line(line: tuple[int, ...], rules: Rules) -> tuple[int, ...]:
     """The first line, by its cells as a mask, among the images of a line."""
-    images = [tuple(sorted(int(image[cell]) for cell in line)) for image in symmetries(rules).cells]
+    images = [tuple(sorted(int(image[cell]) for cell in line)) for image in build_symmetries(rules).cells]
     return min(images, key=lambda cells: sum(1 << cell for cell in cells))
 
 
 @cache
 def class_of_cell(cell: int, rules: Rules) -> int:
-    return min(int(image[cell]) for image in symmetries(rules).cells)
+    return min(int(image[cell]) for image in build_symmetries(rules).cells)
 
 
 def shared(pieces: Sequence[int]) -> set[tuple[int, int]]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from quarto import jit as kernel_module
 from quarto.bits import float_bits, lowest_bit, nth_bit, nth_bit_by_table, popcount
-from quarto.jit import function_value, kernel, load
-from quarto.sources import KERNEL_PACKAGES, OTHER_PACKAGES, kernel_sources, outside_fingerprint
+from quarto.jit import function_value, kernel, load_kernel
+from quarto.sources import KERNEL_PACKAGES, OTHER_PACKAGES, list_kernel_sources, third_party_fingerprint
 from tests.marks import seldom
 from tests.paths import ROOT
 
@@ -78,7 +78,7 @@ class LoadingNumber(int):
 
 @typeof_impl.register(LoadingNumber)  # type: ignore[untyped-decorator]
 def type_of_loading_number(_number: LoadingNumber, _context: object) -> types.Type:
-    load(sum_from)
+    load_kernel(sum_from)
     return types.int64
 
 
@@ -117,7 +117,7 @@ def call_twice(function: Callable[[int], int], number: int) -> int:
 
 
 def test_kernels_call_kernels_themselves_and_function_values() -> None:
-    assert (add_two(1), count_down(5), call_twice(load(add_three), 1)) == (3, 5, 7)
+    assert (add_two(1), count_down(5), call_twice(load_kernel(add_three), 1)) == (3, 5, 7)
     with pytest.raises(TypeError, match=r"give another kernel load\(add_three\)"):
         call_twice(add_three, 1)
     with pytest.raises(TypeError, match="called by kernels alone"):
@@ -190,16 +190,16 @@ def test_an_edit_of_what_an_outside_kernel_imports_makes_another_fingerprint(
     agent, helper = tmp_path / "own_kernel.py", tmp_path / "own_kernel_helper.py"
     agent.write_text("import own_kernel_helper\n")
     helper.write_text("answer = 1\n")
-    before = outside_fingerprint("own_kernel", agent)
-    assert before == outside_fingerprint("own_kernel", agent) != ""
-    assert outside_fingerprint("__main__", agent) not in (before, "")  # a script's name is not its file's
+    before = third_party_fingerprint("own_kernel", agent)
+    assert before == third_party_fingerprint("own_kernel", agent) != ""
+    assert third_party_fingerprint("__main__", agent) not in (before, "")  # a script's name is not its file's
     helper.write_text("answer = 2\n")
-    assert outside_fingerprint("own_kernel", agent) != before
+    assert third_party_fingerprint("own_kernel", agent) != before
 
 
 def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:
     root = Path(kernel_module.__file__).parent.parent
-    sources = set(kernel_sources())
+    sources = set(list_kernel_sources())
     covered = {path.relative_to(root).with_suffix("").as_posix().replace("/", ".") for path in sources}
     read_by_kernels = set()
     for path in [*root.glob("runners/**/*.py"), *root.glob("analytics/**/*.py")]:

@@ -15,8 +15,8 @@ from quarto.notation import (
     parse_piece,
     parse_position,
 )
-from quarto.position import EMPTY, Position, board, from_plies, piece_at
-from quarto.rules import NONE, Rules, finished_lines
+from quarto.position import EMPTY, Position, board, piece_at, position_from_plies
+from quarto.rules import NONE, Rules, find_finished_lines
 from tests import naive
 from tests.naive_quarto import lanes_of, occupied_of, plies_and_hand, positions, preset_rules
 
@@ -33,7 +33,7 @@ def test_pieces_are_hex_digits_in_either_case_and_cells_column_letter_and_row_di
 
 
 def test_the_documented_position_parses_and_prints() -> None:
-    expected = from_plies([(15, 3), (3, 5)], hand=7)._replace(last_cell=NONE)
+    expected = position_from_plies([(15, 3), (3, 5)], hand=7)._replace(last_cell=NONE)
     assert parse_position(EXAMPLE) == (expected, "classic")
     assert format_position(expected) == EXAMPLE
     assert parse_position(f"  {EXAMPLE.lower()}   square\n") == (expected, "square")
@@ -106,15 +106,15 @@ def test_what_has_no_text_form_is_refused_and_a_long_wrong_text_shortened() -> N
 
 @given(positions(16), preset_rules)
 def test_has_line_equals_the_naive_twin(position: Position, rules: Rules) -> None:
-    assert bool(finished_lines(board(position), rules)) == naive.has_line(board(position), rules)
+    assert bool(find_finished_lines(board(position), rules)) == naive.has_line(board(position), rules)
     expected = [line for line in naive.lines(rules) if naive.is_finished(board(position), line)]
-    assert sorted(finished_lines(board(position), rules)) == expected
+    assert sorted(find_finished_lines(board(position), rules)) == expected
 
 
 @given(plies_and_hand(16))
 def test_a_position_holds_what_was_played(drawn: tuple[list[tuple[int, int]], int]) -> None:
     plies, hand = drawn
-    position = from_plies(plies, hand)
+    position = position_from_plies(plies, hand)
     expected = [-1] * 16
     for piece, cell in plies:
         expected[cell] = piece
@@ -141,4 +141,4 @@ def test_a_position_holds_what_was_played(drawn: tuple[list[tuple[int, int]], in
 )
 def test_what_cannot_be_played_is_refused(plies: list[tuple[int, int]], hand: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        from_plies(plies, hand)
+        position_from_plies(plies, hand)

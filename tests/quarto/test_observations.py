@@ -12,13 +12,13 @@ from quarto.observations import (
     NO_CELL,
     NO_GIFT,
     SHAPE,
-    TURNS,
+    TURN_CODES,
     StepwiseGame,
-    encoded,
-    encoded_turns,
-    mask,
-    observation,
-    observation_of,
+    encode_legal_turns,
+    encode_observation,
+    encode_observations,
+    encode_pieces,
+    unpack_mask,
 )
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
@@ -50,17 +50,17 @@ def twin(position: Position, places: list[int]) -> np.ndarray:
 
 def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:
     states = games(seed=2, count=300)
-    observations, masks = encoded(Batch.of([state.position for state in states]))
+    observations, masks = encode_observations(Batch.from_positions([state.position for state in states]))
     assert observations.dtype == masks.dtype == np.int8
     for state, seen, legal in zip(states, observations, masks, strict=True):
         expected = twin(state.position, state.pieces)
         assert np.array_equal(seen, expected)
-        assert np.array_equal(observation(state.pieces), expected)
-        assert np.array_equal(observation_of(state.position), expected)
+        assert np.array_equal(encode_pieces(state.pieces), expected)
+        assert np.array_equal(encode_observation(state.position), expected)
         assert legal.tolist() == [state.legal >> action & 1 for action in range(ACTIONS)]
-        assert np.array_equal(mask(state.legal), legal)
-    apart = Batch(*(field[::2] for field in Batch.of([state.position for state in states])))  # type: ignore[arg-type]
-    for whole, part in zip((observations, masks), encoded(apart), strict=True):
+        assert np.array_equal(unpack_mask(state.legal), legal)
+    apart = Batch(*(field[::2] for field in Batch.from_positions([state.position for state in states])))  # type: ignore[arg-type]
+    for whole, part in zip((observations, masks), encode_observations(apart), strict=True):
         assert np.array_equal(whole[::2], part)
 
 
@@ -84,12 +84,12 @@ def can_be_taken(game: StepwiseGame, cell: int, gift: int) -> bool:
 @pytest.mark.parametrize("rules", naive.PRESETS.values(), ids=naive.PRESETS)
 def test_turns_are_those_whose_decisions_can_be_taken(rules: Rules) -> None:
     states = [state for state in games(4, 130, rules) if not (rules.mover_chooses and state.hand != NONE)]
-    pieces, legal = encoded_turns(Batch.of([state.position for state in states]), rules)
+    pieces, legal = encode_legal_turns(Batch.from_positions([state.position for state in states]), rules)
     assert pieces.dtype == np.int8
     assert legal.dtype == np.bool_
     assert pieces.tolist() == [state.pieces for state in states]
     for state, row in zip(states, legal, strict=True):
-        assert row.tolist() == [can_be_taken(state, *divmod(turn, 17)) for turn in range(TURNS)]
+        assert row.tolist() == [can_be_taken(state, *divmod(turn, 17)) for turn in range(TURN_CODES)]
 
 
 RULES = (
@@ -102,17 +102,17 @@ RULES = (
 
 def legal_in(game: Game, hand: int) -> list[int]:
     """The legal actions of the twin, which takes piece and cell at once where the mover chooses both."""
-    if game.asked is NextDecision.NOTHING:
+    if game.next_decision is NextDecision.NOTHING:
         return []
-    placing = hand != NONE if game.asked is NextDecision.PLY else game.asked is NextDecision.PLACEMENT
-    return game.empty_cells if placing else [piece for piece in game.left if piece != hand]
+    placing = hand != NONE if game.next_decision is NextDecision.PLY else game.next_decision is NextDecision.PLACEMENT
+    return game.empty_cells if placing else [piece for piece in game.pieces_left if piece != hand]
 
 
 def followed(game: Game, hand: int, action: int) -> tuple[Game, int]:
     """The twin and the piece that its mover has chosen, after an action."""
-    if game.asked is NextDecision.PLY:
+    if game.next_decision is NextDecision.PLY:
         return (game, action) if hand == NONE else (game.play(hand, action), NONE)
-    return (game.place(action) if game.asked is NextDecision.PLACEMENT else game.give(action)), NONE
+    return (game.place(action) if game.next_decision is NextDecision.PLACEMENT else game.give(action)), NONE
 
 
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: rules.name)
@@ -123,7 +123,7 @@ def test_it_is_the_game_that_people_play(rules: Rules) -> None:
         stepwise, game, hand = StepwiseGame(rules), Game(rules), NONE
         while True:
             assert [action for action in range(ACTIONS) if stepwise.legal >> action & 1] == legal_in(game, hand)
-            assert stepwise.over == (game.asked is NextDecision.NOTHING)
+            assert stepwise.over == (game.next_decision is NextDecision.NOTHING)
             assert stepwise.winner == game.winner
             assert tuple(stepwise.plies) == game.plies
             if stepwise.over:

@@ -9,17 +9,26 @@ import pytest
 
 from quarto.canonical import orbit_size
 from quarto.errors import RequestError
-from quarto.perft import CLASSIC_LIVE_PREFIXES, MAX_PLIES, CanonicalBoards, Layer, lengths, next_layer, perft, undecided
+from quarto.perft import (
+    CLASSIC_LIVE_PREFIXES,
+    MAX_PLIES,
+    CanonicalBoards,
+    PerftLayer,
+    count_next_layer,
+    length_probabilities,
+    perft,
+    undecided_probabilities,
+)
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES, live_prefixes
 
 
-def known_layer(ply: int) -> Layer:
+def known_layer(ply: int) -> PerftLayer:
     """The known counts of classic games, without the number of live boards."""
-    return Layer(
+    return PerftLayer(
         ply,
         ORACLES["live_game_prefixes_after_k_plies"][ply],
         ORACLES["games_won_at_ply_k"][ply],
@@ -58,11 +67,11 @@ def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
     """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
     boards, orders = CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
     for ply in range(1, 5):
-        _, boards = next_layer(CLASSIC, boards, ply, last=False)
+        _, boards = count_next_layer(CLASSIC, boards, ply, last=False)
         orders *= ply
         for mask, (first, end) in boards.slices.items():
             for lanes, ways in zip(boards.lanes[first:end], boards.ways[first:end], strict=True):
-                assert int(ways) == orders * orbit_size(lanes, mask, NONE, symmetries(CLASSIC))
+                assert int(ways) == orders * orbit_size(lanes, mask, NONE, build_symmetries(CLASSIC))
 
 
 # Random play.
@@ -74,7 +83,7 @@ def test_the_counts_and_the_drawn_full_boards_are_the_known_ones() -> None:
 
 
 def test_chances_are_those_of_the_known_random_play() -> None:
-    live, ends = undecided(CLASSIC), lengths(CLASSIC)
+    live, ends = undecided_probabilities(CLASSIC), length_probabilities(CLASSIC)
     assert live is not None
     assert ends is not None
     known = ORACLES["random_play"]
@@ -90,7 +99,11 @@ def test_chances_are_those_of_the_known_random_play() -> None:
 
 
 def test_who_chooses_the_piece_makes_no_difference_and_the_lines_do() -> None:
-    assert lengths(PRESETS["own_piece"]) == lengths(replace(CLASSIC, name="mine")) == lengths(CLASSIC)
+    assert (
+        length_probabilities(PRESETS["own_piece"])
+        == length_probabilities(replace(CLASSIC, name="mine"))
+        == length_probabilities(CLASSIC)
+    )
     for name in ("square", "torus", "torus_square"):
-        assert lengths(PRESETS[name]) is None
-        assert undecided(PRESETS[name]) is None
+        assert length_probabilities(PRESETS[name]) is None
+        assert undecided_probabilities(PRESETS[name]) is None

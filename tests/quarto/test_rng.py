@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarto.jit import uint64
-from quarto.rng import OPENING, Streams, below, below_again, draw, stream, turn_offset, turn_offset_of, unit
+from quarto.rng import (
+    OPENING_STREAM,
+    Streams,
+    draw,
+    integer_below,
+    second_integer_below,
+    stream,
+    turn_offset,
+    turn_offset_word,
+    unit_float,
+)
 from tests import naive
 
 words = st.integers(0, (1 << 64) - 1)
@@ -27,7 +37,7 @@ def test_draws_are_the_published_outputs_of_splitmix64() -> None:
     assert tuple(naive.draw(1234567, index) for index in range(1, 6)) == SPLITMIX64
 
 
-@given(words, st.integers(0, (1 << 62) - 1), st.sampled_from([0, 1, OPENING]))
+@given(words, st.integers(0, (1 << 62) - 1), st.sampled_from([0, 1, OPENING_STREAM]))
 def test_stream_equals_the_naive_twin(seed: int, pair: int, game: int) -> None:
     assert int(stream(uint64(seed), pair, game)) == naive.stream(seed, pair, game)
 
@@ -36,27 +46,27 @@ def test_stream_equals_the_naive_twin(seed: int, pair: int, game: int) -> None:
 def test_draws_of_a_turn_equal_the_naive_twin(word: int, turn: int, index: int) -> None:
     seed = naive.turn_seed(word, turn)
     assert (word + int(turn_offset(turn))) % (1 << 64) == seed
-    assert turn_offset_of(turn) == turn_offset(turn)
+    assert turn_offset_word(turn) == turn_offset(turn)
     assert int(draw(uint64(seed), index)) == naive.draw(seed, index)
 
 
 @given(words, st.integers(1, 16))
 def test_choices_equal_the_naive_twin_and_are_in_range(word: int, count: int) -> None:
-    assert 0 <= below(uint64(word), count) == naive.below(word, count) < count
-    assert 0 <= below_again(uint64(word), count) == naive.below_again(word, count) < count
+    assert 0 <= integer_below(uint64(word), count) == naive.below(word, count) < count
+    assert 0 <= second_integer_below(uint64(word), count) == naive.below_again(word, count) < count
 
 
 @given(words)
 def test_unit_is_below_one_and_keeps_53_bits(word: int) -> None:
-    assert unit(uint64(word)) == (word >> 11) / (1 << 53)
-    assert 0 <= unit(uint64((1 << 64) - 1)) < 1
+    assert unit_float(uint64(word)) == (word >> 11) / (1 << 53)
+    assert 0 <= unit_float(uint64((1 << 64) - 1)) < 1
 
 
 def test_choices_are_uniform_and_the_two_of_one_word_independent() -> None:
     streams = Streams(np.array([naive.stream(1, pair, 0) for pair in range(20_000)], np.uint64))
     drawn = streams.draw(0)
-    first = streams.below(0, 4)
-    second = np.array([below_again(word, 4) for word in drawn])
+    first = streams.integers(0, 4)
+    second = np.array([second_integer_below(word, 4) for word in drawn])
     counts = np.bincount(4 * first + second, minlength=16)
     expected = len(drawn) / 16
     chi_square = float(((counts - expected) ** 2 / expected).sum())
@@ -67,10 +77,10 @@ def test_streams_of_a_batch_equal_those_of_its_games() -> None:
     seeds = [naive.stream(5, pair, 1) for pair in range(50)]
     streams = Streams(np.array(seeds, np.uint64))
     assert streams.draw(3).tolist() == [naive.draw(seed, 3) for seed in seeds]
-    assert streams.below(3, 7).tolist() == [naive.below(naive.draw(seed, 3), 7) for seed in seeds]
+    assert streams.integers(3, 7).tolist() == [naive.below(naive.draw(seed, 3), 7) for seed in seeds]
     counts = np.arange(1, 51)
     each = [naive.below(naive.draw(seed, 2), int(count)) for seed, count in zip(seeds, counts, strict=True)]
-    assert streams.below(2, counts).tolist() == each
+    assert streams.integers(2, counts).tolist() == each
 
 
 def test_a_generator_depends_on_its_own_game_only() -> None:

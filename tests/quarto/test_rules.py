@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 
 from quarto.jit import uint64
-from quarto.position import EMPTY, Position, board, from_plies
+from quarto.position import EMPTY, Position, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, DIAGONALS, NONE, SQUARES, Rules, finishes_line
-from quarto.threats import danger, safe_pieces, winning_cells
+from quarto.threats import danger_byte, safe_pieces, winning_cells
 from tests import naive
 from tests.naive_quarto import ORACLES, plies_and_hand, positions, preset_rules, sharing_sets
 
@@ -45,7 +45,7 @@ def test_wrong_rules_are_refused_by_field_and_value(fields: dict[str, object], m
 @given(plies_and_hand(16), preset_rules)
 def test_finishes_line_equals_the_naive_twin(drawn: tuple[list[tuple[int, int]], int], rules: Rules) -> None:
     plies, _ = drawn
-    position = from_plies(plies)
+    position = position_from_plies(plies)
     board = [naive.NONE] * 16
     for piece, cell in plies:
         board[cell] = piece
@@ -59,14 +59,14 @@ def test_four_pieces_on_a_line_win_for_exactly_the_published_number_of_sets() ->
     sets = ORACLES["four_piece_sets"]
     winning = 0
     for four in combinations(range(16), 4):
-        position = from_plies(zip(four, CLASSIC.lines[0], strict=True))
+        position = position_from_plies(zip(four, CLASSIC.lines[0], strict=True))
         winning += finishes_line(uint64(position.lanes), position.occupied, four[3], 3, CLASSIC.tables)
     assert winning == sets["sharing_an_attribute"] == len(sharing_sets())
     assert len(list(combinations(range(16), 4))) == sets["all"]
 
 
 def test_a_game_begins_without_a_piece_on_the_board_or_in_hand() -> None:
-    assert from_plies([]) == EMPTY
+    assert position_from_plies([]) == EMPTY
     assert board(EMPTY) == [NONE] * CELLS
 
 
@@ -99,4 +99,4 @@ def test_danger_names_the_values_that_three_pieces_on_a_line_wait_for(position: 
             for value in range(8):
                 if all((piece >> (value & 3) & 1) == (value < 4) for piece in on_line):
                     expected |= 1 << value
-    assert danger(uint64(position.lanes), position.occupied, rules.tables) == expected
+    assert danger_byte(uint64(position.lanes), position.occupied, rules.tables) == expected

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quarto.sources import find, imported_modules
+from quarto.sources import find_module_spec, read_imported_modules
 
 FILES = {
     "walk_agent/__init__.py": "",
@@ -74,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_module_that_is_imported_is_found_and_no_other(folder: Path) -> None:
-    found = imported_modules("walk_agent.player")
+    found = read_imported_modules("walk_agent.player")
     assert set(found) == REACHED
     assert found["walk_parent"] == (folder / "walk_parent.py").read_bytes()
     assert not [name for name in sys.modules if name.startswith("walk_")]
@@ -87,15 +87,15 @@ def test_what_is_imported_already_changes_nothing(folder: Path) -> None:
     lines = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert lines.stdout.strip() == str(sorted(REACHED)).replace("'", '"')
 
-    found = imported_modules("walk_agent.player", lambda importing, imported: "star" not in importing + imported)
+    found = read_imported_modules("walk_agent.player", lambda importing, imported: "star" not in importing + imported)
     assert set(found) == {name for name in REACHED if "star" not in name}
 
 
 def test_installed_packages_and_the_standard_library_have_versions_of_their_own() -> None:
     json = {"json", "json.decoder", "json.scanner", "json.encoder"}
-    assert imported_modules("json.decoder").keys() == json  # asked for by name
-    assert "numpy" not in imported_modules("quarto.bits")
-    assert {"quarto", "quarto.bits", "quarto.jit"} <= set(imported_modules("quarto.bits"))
+    assert read_imported_modules("json.decoder").keys() == json  # asked for by name
+    assert "numpy" not in read_imported_modules("quarto.bits")
+    assert {"quarto", "quarto.bits", "quarto.jit"} <= set(read_imported_modules("quarto.bits"))
 
 
 def test_a_package_that_somebody_installed_is_theirs_as_a_whole(
@@ -105,10 +105,10 @@ def test_a_package_that_somebody_installed_is_theirs_as_a_whole(
     write(place, {"walk_own/__init__.py": "", "walk_own/a.py": "import walk_other, walk_own.b", "walk_own/b.py": ""})
     write(place, {"walk_other.py": ""})
     monkeypatch.syspath_prepend(place)
-    assert set(imported_modules("walk_own.a")) == {"walk_own", "walk_own.a", "walk_own.b"}
+    assert set(read_imported_modules("walk_own.a")) == {"walk_own", "walk_own.a", "walk_own.b"}
 
 
 @pytest.mark.parametrize("name", ["walk_nowhere", "walk_top.x", "json.decoder.x", "", ".", "a..b", "sys.x"])
 def test_a_module_that_is_nowhere_is_not_found(name: str, folder: Path) -> None:
-    assert find(name) is None
-    assert name not in imported_modules(name)
+    assert find_module_spec(name) is None
+    assert name not in read_imported_modules(name)

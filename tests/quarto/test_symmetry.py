@@ -14,18 +14,18 @@ from quarto.canonical import (
     PIECE_SYMMETRIES,
     Transform,
     board_key,
-    board_of_key,
     canonical_forms,
     canonical_position,
     canonical_transform,
+    decode_board_key,
     map_cell,
     map_piece,
     orbit_size,
 )
 from quarto.jit import kernel, uint64
-from quarto.position import ALL_PIECES, Position, board, from_plies, pieces_on
+from quarto.position import ALL_PIECES, Position, board, board_pieces, position_from_plies
 from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
-from quarto.symmetry import LARGEST_GROUP, SYMMETRIES_TYPE, Symmetries, symmetries
+from quarto.symmetry import MAX_SYMMETRIES, SYMMETRIES_TYPE, Symmetries, build_symmetries
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Board, lines
 from tests.naive_quarto import (
@@ -56,12 +56,12 @@ WITHOUT_STRAIGHT = [
 
 
 def permutations_of(rules: Rules) -> list[list[int]]:
-    found: list[list[int]] = symmetries(rules).cells.tolist()
+    found: list[list[int]] = build_symmetries(rules).cells.tolist()
     return found
 
 
 def position_of(pieces: Board, hand: int) -> Position:
-    return from_plies(((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), hand)
+    return position_from_plies(((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), hand)
 
 
 @kernel(types.NamedUniTuple(types.int64, 3, Transform)(types.uint64, types.int64, types.int64, SYMMETRIES_TYPE))
@@ -70,7 +70,7 @@ def typed_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) ->
 
 
 def transform_of(position: Position, rules: Rules) -> Transform:
-    found = typed_transform(uint64(position.lanes), position.occupied, position.hand, symmetries(rules))
+    found = typed_transform(uint64(position.lanes), position.occupied, position.hand, build_symmetries(rules))
     return Transform(*map(int, found))
 
 
@@ -79,7 +79,7 @@ def transform_of(position: Position, rules: Rules) -> Transform:
 
 def test_group_sizes_of_the_presets() -> None:
     known = ORACLES["symmetries"]
-    sizes = {name: len(symmetries(rules).cells) for name, rules in PRESETS.items()}
+    sizes = {name: len(build_symmetries(rules).cells) for name, rules in PRESETS.items()}
     assert sizes == {
         "classic": known["cells"],
         "square": known["cells_square_rules"],
@@ -88,7 +88,7 @@ def test_group_sizes_of_the_presets() -> None:
         "own_piece": known["cells"],
     }
     assert known["cells"] * PIECE_SYMMETRIES == known["all"]
-    assert [len(symmetries(rules).cells) for rules in WITHOUT_STRAIGHT] == [16, 128]
+    assert [len(build_symmetries(rules).cells) for rules in WITHOUT_STRAIGHT] == [16, 128]
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Ru
     group = permutations_of(rules)
     known = {frozenset(line) for line in lines(rules)}
     assert group[0] == list(range(16))
-    assert 8 <= len(group) <= LARGEST_GROUP
+    assert 8 <= len(group) <= MAX_SYMMETRIES
     everything = {tuple(cells) for cells in group}
     assert len(everything) == len(group)
     for cells in group:
@@ -129,13 +129,13 @@ def test_the_canonical_form_is_the_least_of_all_images(position: Position, rules
 def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: Position, rules: Rules) -> None:
     form = canonical_position(position, rules)
     assert form == position_of(board(form), NONE if position.hand == NONE else 0)._replace(last_cell=NONE)
-    on_board = pieces_on(uint64(form.lanes), form.occupied)
+    on_board = board_pieces(uint64(form.lanes), form.occupied)
     assert form.available == ALL_PIECES & ~(int(on_board) | int(form.hand == 0))
 
 
 @given(positions(16), preset_rules)
 def test_the_transform_takes_the_position_to_its_form(position: Position, rules: Rules) -> None:
-    transform, tables = transform_of(position, rules), symmetries(rules)
+    transform, tables = transform_of(position, rules), build_symmetries(rules)
     pieces, form = board(position), board(canonical_position(position, rules))
     for cell in range(16):
         mapped = map_cell(cell, transform, tables)
@@ -154,9 +154,9 @@ def test_the_transform_takes_the_position_to_its_form(position: Position, rules:
 
 @given(positions(LARGEST_KEY_BOARD), preset_rules)
 def test_keys_give_the_board_back_and_fit_their_bits(position: Position, rules: Rules) -> None:
-    form, tables = canonical_position(position, rules), symmetries(rules)
+    form, tables = canonical_position(position, rules), build_symmetries(rules)
     key = board_key(uint64(form.lanes), form.occupied, tables)
-    assert board_of_key(uint64(key), tables) == (form.lanes, form.occupied)
+    assert decode_board_key(uint64(key), tables) == (form.lanes, form.occupied)
     assert 0 <= int(key) < 1 << (14 + 4 * form.occupied.bit_count())
 
 
@@ -165,7 +165,7 @@ def test_keys_give_the_board_back_and_fit_their_bits(position: Position, rules: 
 @given(positions(16))
 def test_orbit_size_is_the_number_of_different_images(position: Position) -> None:
     square = PRESETS["square"]
-    orbit = orbit_size(uint64(position.lanes), position.occupied, position.hand, symmetries(square))
+    orbit = orbit_size(uint64(position.lanes), position.occupied, position.hand, build_symmetries(square))
     different = {
         (tuple(image), hand) for image, hand in images(board(position), position.hand, permutations_of(square))
     }
@@ -193,13 +193,15 @@ def children(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> tuple[A
 
 def distinct(lanes: Any, occupied: Any, hand: Any) -> tuple[Any, Any]:
     """The different canonical forms of positions or boards under classic rules."""
-    forms = np.stack([part.astype(np.uint64) for part in canonical_forms(lanes, occupied, hand, symmetries(CLASSIC))])
+    forms = np.stack(
+        [part.astype(np.uint64) for part in canonical_forms(lanes, occupied, hand, build_symmetries(CLASSIC))]
+    )
     different = np.unique(forms, axis=1)
     return different[0], different[1].astype(np.uint16)
 
 
 def test_canonical_boards_with_and_without_a_hand_and_their_orbits_are_as_many_as_known() -> None:
-    lanes, occupied, tables = np.zeros(1, np.uint64), np.zeros(1, np.uint16), symmetries(CLASSIC)
+    lanes, occupied, tables = np.zeros(1, np.uint64), np.zeros(1, np.uint16), build_symmetries(CLASSIC)
     for k in range(5):
         if k:
             lanes, occupied = children(lanes, occupied)
@@ -208,7 +210,7 @@ def test_canonical_boards_with_and_without_a_hand_and_their_orbits_are_as_many_a
         assert len(boards) == ORACLES["canonical_boards_with_k_pieces_including_won"][k]
         orbits = sum(orbit_size(one, int(mask), NONE, tables) for one, mask in boards)
         assert orbits == ORACLES["boards_with_k_pieces"][k]
-        taken = np.array([pieces_on(board_lanes, int(mask)) for board_lanes, mask in boards])
+        taken = np.array([board_pieces(board_lanes, int(mask)) for board_lanes, mask in boards])
         rows, hands = np.nonzero((taken[:, None] >> np.arange(16)) & 1 == 0)
         with_hand = len(distinct(lanes[rows], occupied[rows], hands.astype(np.int8))[0])
         assert with_hand == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][k]

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from analytics.tables.derived.positions import turns_in
+from analytics.tables.derived.positions import list_canonical_turns
 from quarto.canonical import HAND_BITS
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rules import NONE, Rules
 from tests.naive import PRESETS
 from tests.naive_turns import canonical_form, mask
@@ -23,7 +23,7 @@ def form_of(occupied: int, board: int, cell: int, piece: int, has_hand: bool) ->
 
 def random_position(dice: random.Random, pieces: int, hand: bool) -> Position:
     order, cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
-    return from_plies(zip(order[:-1], cells, strict=True), order[-1] if hand else NONE)
+    return position_from_plies(zip(order[:-1], cells, strict=True), order[-1] if hand else NONE)
 
 
 def board_of(position: Position) -> dict[int, int]:
@@ -39,7 +39,7 @@ def board_of(position: Position) -> dict[int, int]:
 def test_a_turn_has_the_least_of_its_images(name: str, pieces: int) -> None:
     rules, dice = PRESETS[name], random.Random(f"{name} {pieces}")
     position = random_position(dice, pieces, hand=not rules.mover_chooses)
-    turns = turns_in(position, rules)
+    turns = list_canonical_turns(position, rules)
     for row in turns.sample(min(3, len(turns)), seed=pieces).iter_rows(named=True):
         own = row["own_hand"], row["own_cell"], row["own_piece"]
         form = form_of(row["occupied"], row["board"], row["cell"], row["piece"], not rules.mover_chooses)
@@ -49,6 +49,6 @@ def test_a_turn_has_the_least_of_its_images(name: str, pieces: int) -> None:
 def test_positions_that_differ_in_the_hand_are_neighbours() -> None:
     dice = random.Random(5)
     for pieces in range(1, 16):
-        boards = turns_in(random_position(dice, pieces, hand=False), Rules())["board"].to_numpy()
+        boards = list_canonical_turns(random_position(dice, pieces, hand=False), Rules())["board"].to_numpy()
         assert len(np.unique(boards >> HAND_BITS)) == 1
         assert boards.min() >= 0

@@ -61,10 +61,10 @@ def test_one_position_tells_what_its_twin_finds(rules: Rules) -> None:
 
 def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
     positions = asked(rules, GAMES)
-    batch = BatchView(Batch.of(positions), rules)
+    batch = BatchView(Batch.from_positions(positions), rules)
     cells = np.array([view.free[len(view.free) // 2] for view in batch])
     gifts = np.array([(*view.available, NONE)[0] for view in batch])
-    after = batch.after(cells, gifts)
+    after = batch.with_turns(cells, gifts)
     assert len(batch) == len(positions) > 40
     for i, view in enumerate(batch):
         assert tuple(batch.board[i].tolist()) == view.board
@@ -74,7 +74,7 @@ def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
         assert members(batch.winning_cells(9)[i]) == view.winning_cells(9)
         assert members(batch.safe_gifts()[i]) == view.safe_gifts()
         assert members(batch.safe_gifts(cells)[i]) == view.safe_gifts(cells[i])
-        assert after[i].packed == view.after(cells[i], gifts[i]).packed
+        assert after[i].packed == view.with_turn(cells[i], gifts[i]).packed
     assert members(batch.winning_cells(batch.board[:, 0])[0]) == ()  # NONE: no piece finishes no line
 
 
@@ -83,9 +83,9 @@ def test_the_text_of_a_position_is_a_drawing() -> None:
     assert str(view) == DRAWN
     assert repr(view) == f"<{TEXT}>"
     assert str(PositionView(EMPTY)).endswith("\nhand none  left 0 1 2 3 4 5 6 7 8 9 A B C D E F")
-    batch = BatchView(Batch.of([view.packed] * 5))
+    batch = BatchView(Batch.from_positions([view.packed] * 5))
     assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more positions"])
-    assert str(BatchView(Batch.of([view.packed]))) == DRAWN
+    assert str(BatchView(Batch.from_positions([view.packed]))) == DRAWN
     assert (str(BatchView(Batch.empty(0))), repr(batch)) == ("no positions", "<5 positions, rules classic>")
 
 
@@ -117,13 +117,13 @@ def test_a_turn_that_is_not_possible_is_refused_alone_and_in_a_batch() -> None:
     ):
         with pytest.raises(ValueError, match=message.replace(".", r"\.")):
             getattr(view, method)(*arguments)
-    batch = BatchView(Batch.of([view.packed] * 3))
+    batch = BatchView(Batch.from_positions([view.packed] * 3))
     with pytest.raises(ValueError, match=r"cell 5 is not empty in position 1, \.\.\.F"):
         batch.safe_gifts(np.array([0, 5, 3]))
     with pytest.raises(ValueError, match="cell 16 is not empty in position 2"):
         batch.safe_gifts(np.array([0, 1, 16]))
     with pytest.raises(ValueError, match="piece 15 is not among those left in position 2"):
-        batch.after(0, np.array([0, 1, 15]))
+        batch.with_turns(0, np.array([0, 1, 15]))
     with pytest.raises(ValueError, match=r"shape \(2,\) is neither one number nor one for each of 3"):
         batch.winning_cells(np.array([1, 2]))
     with pytest.raises(IndexError, match="no position 3: the batch has 3"):
@@ -141,5 +141,5 @@ def test_a_choice_is_uniform_among_what_is_allowed_and_follows_from_the_word() -
     assert chosen[0] == NONE
     assert set(chosen[1:].tolist()) == {2, 5, 11}
     assert np.bincount(chosen[1:])[[2, 5, 11]].min() > 1200
-    ranks = rng.below(3, 3)
+    ranks = rng.integers(3, 3)
     assert np.array_equal(chosen[1:], np.array([2, 5, 11])[ranks[1:]])

@@ -30,8 +30,8 @@ from omegaconf._utils import get_yaml_loader
 
 from runners.cli import main
 from runners.config import options
-from runners.config.application import LAUNCH
-from runners.config.options import CONF
+from runners.config.application import LAUNCH_VARIABLE
+from runners.config.options import CONF_FOLDER
 from runners.hosting.interruption import SIGNALS
 
 
@@ -103,12 +103,12 @@ def prepare_once() -> Iterator[None]:
             joined_before[key] = join(loader, defaults, repo)
         return copy.deepcopy(joined_before[key])
 
-    read = options._yaml
+    read = options._load_option_yaml
     read_before: dict[str, ConfigResult] = {}
 
     def read_once(group: str, name: str) -> ConfigResult:
         path = f"{group}/{name}"
-        if options._source(path).path != str(CONF):
+        if options._find_source(path).path != str(CONF_FOLDER):
             return read(group, name)
         if path not in read_before:
             read_before[path] = read(group, name)
@@ -126,7 +126,7 @@ def prepare_once() -> Iterator[None]:
 def searched(repo: IConfigRepository) -> str:
     """The folders in which Hydra looks for configuration files; empty if tests may write files there."""
     places = [(source.scheme(), source.path) for source in repo.get_sources()]
-    return repr(places) if all(scheme != "file" or path == str(CONF) for scheme, path in places) else ""
+    return repr(places) if all(scheme != "file" or path == str(CONF_FOLDER) for scheme, path in places) else ""
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +165,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             handler.close()
         root.handlers[:] = before[1]
         root.setLevel(before[0])
-        os.environ.pop(LAUNCH, None)
+        os.environ.pop(LAUNCH_VARIABLE, None)
         for number, own in handlers.items():  # a command that was interrupted leaves one that does nothing
             signal.signal(number, own)
         return Result(int(left.value.code or 0), *capsys.readouterr())
@@ -176,13 +176,15 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set of a few late positions."""
-    from analytics.exact.position_set import encoded, origin_of
+    from analytics.exact.position_set import build_origin, encode_position_set
     from analytics.store.archive import Archive
     from quarto.rules import CLASSIC
-    from runners.exact.judging import SetOptions, make_frame
+    from runners.exact.judging import PositionSetOptions, build_position_frame
     from tests.paths import SAMPLE
 
-    frame = make_frame(Archive.open(SAMPLE), SetOptions(CLASSIC, each=8, numbers=(11, 13)))
+    frame = build_position_frame(
+        Archive.open(SAMPLE), PositionSetOptions(CLASSIC, positions_per_source=8, piece_counts=(11, 13))
+    )
     path = tmp_path_factory.mktemp("sets") / "small.parquet"
-    path.write_bytes(encoded(frame, origin_of(CLASSIC, 2026, 8)))
+    path.write_bytes(encode_position_set(frame, build_origin(CLASSIC, 2026, 8)))
     return path

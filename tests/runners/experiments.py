@@ -21,9 +21,9 @@ from hydra import compose, initialize_config_module
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from runners.arena.playing import Outcome, execute
-from runners.arena.request import Request
-from runners.config.requests import request_of
+from runners.arena.playing import RunOutcome, execute_request
+from runners.arena.request import RunRequest
+from runners.config.requests import build_request
 from runners.config.schemas import RunConfig, check_values
 from runners.hosting import interruption
 
@@ -108,22 +108,22 @@ def resuming(errors: str) -> list[str]:
 
 
 @cache
-def request(*overrides: str) -> Request:
+def request(*overrides: str) -> RunRequest:
     """The request of ``qarena run`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("run", overrides=list(overrides), return_hydra_config=True)
         check_values(composed, RunConfig)
-        return request_of(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
+        return build_request(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
 
 
-def stored_at(root: Path, asked: Request) -> Request:
+def stored_at(root: Path, asked: RunRequest) -> RunRequest:
     """The same request for the archive at ``root``."""
     return replace(asked, storage=replace(asked.storage, root=root))
 
 
-def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> Outcome:
+def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> RunOutcome:
     """Carry out such a request."""
-    return execute(stored_at(root, request(*overrides)), "qarena run", stop or threading.Event())
+    return execute_request(stored_at(root, request(*overrides)), "qarena run", stop or threading.Event())
 
 
 def rows(root: Path) -> dict[str, pl.DataFrame]:
@@ -151,7 +151,7 @@ class Watcher:
     def start(self, games: int) -> None:
         self.started.append(games)
 
-    def idle(self, turns: int) -> None:
+    def report_turns(self, turns: int) -> None:
         """Do nothing."""
 
     def advance(self, games: int) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from analytics.store.records import CHECKSUM, run_id_of, sealed
-from analytics.store.texts import make_visible
+from analytics.store.records import CHECKSUM, add_checksum, compute_run_id
+from analytics.store.texts import escape_hidden
 from tests.audit import starts_program, watched
 from tests.runners.conftest import Qarena, Result
 
@@ -92,7 +92,7 @@ def put(values: Any, *keys: Any, value: Any) -> None:
 
 def write(path: Path, values: dict[str, Any]) -> None:
     values.pop(CHECKSUM, None)
-    path.write_text(json.dumps(sealed(values)))
+    path.write_text(json.dumps(add_checksum(values)))
 
 
 def first_run(root: Path) -> Path:
@@ -107,7 +107,7 @@ def forge_run(*keys: Any, value: Any) -> Forge:
         path = first_run(root)
         record = json.loads(path.read_bytes())
         put(record, *keys, value=value)
-        old, new = path.stem, run_id_of(record["spec"])
+        old, new = path.stem, compute_run_id(record["spec"])
         record["run_id"] = new
         write(path, record)
         for found in sorted(root.rglob(f"*{old}*"), reverse=True):
@@ -274,7 +274,7 @@ def fill(root: Path, qarena: Qarena) -> None:
 
 def is_clean(text: str) -> bool:
     """Whether a terminal obeys nothing in a text, and no text of a record makes a line of its own."""
-    return make_visible(text, keep="\n") == text and not re.search(r"^error: fake", text, re.MULTILINE)
+    return escape_hidden(text, keep="\n") == text and not re.search(r"^error: fake", text, re.MULTILINE)
 
 
 def check_commands(qarena: Qarena, root: Path, what: str) -> None:
@@ -307,7 +307,7 @@ def check_pages(root: Path, what: str) -> None:
             if page.status == 500:  # a damaged record is a failure, which the page names in a line
                 assert "is damaged" in page.line or "damaged" in page.text, (what, path, page.text[-600:])
             assert "(unexpected" not in page.text, (what, path)
-            assert make_visible(page.text, keep="\n\r\t") == page.text, (what, path)
+            assert escape_hidden(page.text, keep="\n\r\t") == page.text, (what, path)
             assert not [script for script in SCRIPTS if script in page.text and script != "[link="], (what, path)
 
 

@@ -19,23 +19,30 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
-from analytics.questions.selection import EVERYTHING, Selection, holds_any, parts_of, read_chosen, read_in_order
+from analytics.questions.selection import (
+    ALWAYS_TRUE,
+    Selection,
+    has_any_game,
+    read_pair_ranges,
+    read_selected_games,
+    select_pair_ranges,
+)
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
-from analytics.store.archive import Archive, readable
-from analytics.store.blocks import RangeGames, fingerprint_of_games, games_at
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.blocks import RangeGames, compute_fingerprint, select_games
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import MODULUS
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import GAME_BITS, NO_VALUE, Games
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 from quarto.jit import kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES, Rules
 
 T = TypeVar("T")
-BOTH = 0b11  # seats, a bit each
+BOTH_SEATS = 0b11  # seats, a bit each
 
 
 @dataclass(frozen=True)
@@ -57,36 +64,36 @@ class Dataset:
         """The number of games."""
         return len(self.game_id)
 
-    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """The games of each run, as a ``GameSource`` gives them."""
-        for record, start, end in self.spans():
+        for record, start, end in self.list_run_spans():
             rows = slice(start, end)
-            yield record, RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+            yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
     def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
         """None, because games in memory have no thoughts."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
-    def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
+    def list_run_spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
-    def ranges(self) -> pl.DataFrame:
+    def to_id_ranges(self) -> pl.DataFrame:
         """The ids of all games as ranges."""
-        return ranges_of({record.run_id: self.game_id[start:end] for record, start, end in self.spans()})
+        return build_id_ranges({record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()})
 
-    def checksums(self, threads: int) -> dict[str, str]:
+    def compute_fingerprints(self, threads: int) -> dict[str, str]:
         """For each run id the fingerprint of its chosen games, 16 hex digits."""
 
         def add(first: int, last: int) -> int:
-            return int(fingerprint_of_games(self.game_id, self.opening, self.games, (first, last)))
+            return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
 
-        return checksums_of(
-            {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+        return format_fingerprints(
+            {record.run_id: sum(map_spans(add, start, end, threads)) for record, start, end in self.list_run_spans()}
         )
 
 
-def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
+def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
     """For each run id the fingerprint, 16 hex digits, that the sums of all parts of its games add up to."""
     return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
@@ -103,7 +110,7 @@ class GameSource(Protocol):
     @property
     def size(self) -> int: ...
 
-    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """Games of one run after the other, each time ascending by id; as often as asked for."""
         ...
 
@@ -116,7 +123,7 @@ class GameSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedPolicy:
     """A policy and how it was learned."""
 
     policy: Policy
@@ -124,7 +131,7 @@ class Learned:
 
 
 @runtime_checkable
-class Derivation(Protocol):
+class PolicyKind(Protocol):
     """A kind of policy: derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
@@ -136,56 +143,56 @@ class Derivation(Protocol):
 
 
 @runtime_checkable
-class LearningDerivation(Protocol):
+class LearningKind(Protocol):
     """A kind of policy that is learned pass by pass, from games that need not be in memory."""
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
         """As that of a ``Derivation``."""
         ...
 
-    def learn(self, dataset: GameSource, threads: int) -> Learned:
+    def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
         """The policy that ``derive`` gives, and how it was learned."""
         ...
 
 
 @runtime_checkable
-class Counting(Protocol):
+class CountingKind(Protocol):
     """A kind whose policy follows from counts that add up over games, so that files of games can be counted apart."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
         """The counts of some games: an array of the same shape for any games."""
         ...
 
-    def policy_of(self, counts: NDArray[np.int64]) -> Policy:
+    def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
         """The policy that follows from the counts of all games."""
         ...
 
 
-def seats_of(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
+def find_agent_seats(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
     """The seats that an agent held in games of a run: [G], bit s for seat s; None: both seats of every game."""
     if agent is None:
-        return np.full(len(game_id), BOTH, np.int8)
+        return np.full(len(game_id), BOTH_SEATS, np.int8)
     first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
     pairing, game = game_id >> GAME_BITS, game_id & 1
     held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
     return held
 
 
-def check_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
+def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
     """Raises ``RequestError`` unless an agent ``played`` some of the games."""
     if not played:
         labels = {label for record in runs for label in record.labels}
-        raise RequestError(f"agent={agent} played none of the games{nearest(str(agent), labels)}")
+        raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
 
 
-def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
+def map_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
     """``do(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels release the GIL."""
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(do, edges[:-1], edges[1:]))
 
 
-def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
+def load_dataset(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     """The games of a selection in memory.
 
     ``order``, ids of all its runs, is the order in which they are learned from; by default that in which they began.
@@ -193,34 +200,34 @@ def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
     the piece; ``FailureError`` for a damaged file.
     """
-    runs = learning_order(selection.runs, order)
+    runs = sort_for_learning(selection.runs, order)
     counts = dict(zip((record.run_id for record in selection.runs), selection.counts, strict=True))
     begins = (0, *np.cumsum([counts[record.run_id] for record in runs]).tolist())
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
     size = begins[-1]
     dataset = Dataset(runs, begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
-    for record, chosen in selection.parts():
+    for record, chosen in selection.read_blocks():
         first = free[record.run_id]
         free[record.run_id] = end = first + len(chosen.game_id)
         dataset.game_id[first:end], dataset.opening[first:end] = chosen.game_id, chosen.opening
         for whole, part in zip(dataset.games, chosen.games, strict=True):
             whole[..., first:end] = part
-    for _, start, end in dataset.spans():
-        _sort(dataset, start, end)
+    for _, start, end in dataset.list_run_spans():
+        _sort_by_game_id(dataset, start, end)
     return dataset
 
 
-def learning_order(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
+def sort_for_learning(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
     """Runs in the order of learning: the order of their ids in ``order``, or the order in which they began.
 
     Raises ``RequestError`` as ``check_rules`` does.
     """
-    check_rules(runs)
+    check_same_rules(runs)
     by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
     return tuple(sorted(by_begin, key=lambda record: order.index(record.run_id) if order else 0))
 
 
-def check_rules(runs: Sequence[RunRecord]) -> None:
+def check_same_rules(runs: Sequence[RunRecord]) -> None:
     """Raises ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
     first = runs[0]
     for record in runs[1:]:
@@ -237,7 +244,7 @@ def check_rules(runs: Sequence[RunRecord]) -> None:
         )
 
 
-def _sort(dataset: Dataset, start: int, end: int) -> None:
+def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
     """Bring the games of a run into the order of their ids; one row of the arrays at a time, to save memory."""
     ids = dataset.game_id[start:end]
     if np.all(ids[1:] > ids[:-1]):
@@ -274,7 +281,7 @@ class GameStream:
     """
 
     def __init__(self, selection: Selection, order: Sequence[str] = ()) -> None:
-        self.runs = learning_order(selection.runs, order)
+        self.runs = sort_for_learning(selection.runs, order)
         self._selection = selection
         self.size = selection.games
         self._sums: dict[str, int] = {}
@@ -285,28 +292,28 @@ class GameStream:
     def rules(self) -> Rules:
         return self.runs[0].rules
 
-    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """The games, those of a pairing in a file together, by pairing and pair."""
         sums, ranges = dict[str, int](), list[pl.DataFrame]()
         for record in self.runs:
-            for chosen in self._games_of(record):
+            for chosen in self._read_run_blocks(record):
                 if not self._ranges:
                     more = chosen.fingerprint
                     sums[record.run_id] = sums.get(record.run_id, 0) + more
-                    ranges.append(ranges_of({record.run_id: chosen.game_id}))
+                    ranges.append(build_id_ranges({record.run_id: chosen.game_id}))
                 yield record, chosen
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 
-    def _games_of(self, record: RunRecord) -> Iterator[RangeGames]:
+    def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
         archive = self._selection.opened.archive
-        found = [*self._selection.ranges(record)]
+        found = [*self._selection.select_ranges(record)]
         wanted = [
             (number, part)
             for number, (stored, chosen) in enumerate(found)
-            for part in parts_of(archive, record, stored, chosen)
+            for part in select_pair_ranges(archive, record, stored, chosen)
         ]
         wanted.sort(key=lambda each: each[1])
-        yield from read_in_order(wanted, lambda number: read_chosen(archive, record.run_id, *found[number]))
+        yield from read_pair_ranges(wanted, lambda number: read_selected_games(archive, record.run_id, *found[number]))
 
     def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """As a ``GameSource`` gives them."""
@@ -326,21 +333,21 @@ class GameStream:
     @property
     def thoughts(self) -> dict[str, str]:
         """For each run whose thoughts were learned from the sum, 16 hex digits, that their values give."""
-        return checksums_of({run_id: total for run_id, (total, _) in self._thought.items()})
+        return format_fingerprints({run_id: total for run_id, (total, _) in self._thought.items()})
 
-    def _read_once(self) -> None:
+    def _ensure_read(self) -> None:
         if not self._ranges:
-            for _ in self.parts():
+            for _ in self.read_blocks():
                 pass
 
-    def checksums(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
+    def compute_fingerprints(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
         """As those of a ``Dataset``."""
-        self._read_once()
-        return checksums_of(self._sums)
+        self._ensure_read()
+        return format_fingerprints(self._sums)
 
-    def ranges(self) -> pl.DataFrame:
+    def to_id_ranges(self) -> pl.DataFrame:
         """The ids of all games as ranges, those that follow on each other joined."""
-        self._read_once()
+        self._ensure_read()
         rows = pl.concat(self._ranges)
         end = pl.col("first_game") + pl.col("games") * pl.col("step")
         goes_on = (pl.col("first_game") == end.shift(1)) & (pl.col("step") == pl.col("step").shift(1))
@@ -349,15 +356,15 @@ class GameStream:
         joined = groups.group_by("group", maintain_order=True).agg(
             pl.col("run_id").first(), pl.col("first_game").first(), pl.col("games").sum(), pl.col("step").first()
         )
-        return joined.select(pl.col(name).cast(kind) for name, kind in RANGES.items())
+        return joined.select(pl.col(name).cast(kind) for name, kind in ID_RANGES_SCHEMA.items())
 
 
-TABLE = "games"
-MOST_LOST = 1 << 24  # games of a run that are looked for one by one: a forged card could name any number
-RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
+ID_RANGES_TABLE = "games"
+MAX_MISSING_GAMES = 1 << 24  # games of a run that are looked for one by one: a forged card could name any number
+ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
-def ranges_of(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
+def build_id_ranges(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
     """Ids of games, ascending, by run, as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
     parts = []
     for run_id, ids in ids_of_runs.items():
@@ -366,11 +373,11 @@ def ranges_of(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
         begins = np.flatnonzero(np.concatenate([[True], apart != step]))
         games = np.diff(np.concatenate([begins, [len(ids)]]))
         columns = {"run_id": [run_id] * len(begins), "first_game": ids[begins], "games": games}
-        parts.append(pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=RANGES))
+        parts.append(pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=ID_RANGES_SCHEMA))
     return pl.concat(parts)
 
 
-def ids_of(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
+def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
     """The ids in ranges, by run."""
     found = {}
     for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
@@ -380,13 +387,13 @@ def ids_of(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
+def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
     """The games that a policy was derived from.
 
     Raises ``RequestError`` if the archive lacks any of them, or a file that they were in.
     """
-    ranges = _ranges(opened.archive, card)
-    records = {run_id: opened.archive.run(run_id) for run_id in card.learned["run_ids"]}
+    ranges = _read_id_ranges(opened.archive, card)
+    records = {run_id: opened.archive.find_run(run_id) for run_id in card.learned["run_ids"]}
     wanted, runs = {}, []
     for run_id, record in records.items():
         if record is None:
@@ -395,35 +402,35 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"{opened.archive.root}: restore it, or name the archive that has it"
             )
         own = ranges.filter(run_id=run_id)
-        games, held = own["games"].sum(), opened.archive.games_held(run_id)
-        if games > held + MOST_LOST:
+        games, held = own["games"].sum(), opened.archive.count_games(run_id)
+        if games > held + MAX_MISSING_GAMES:
             raise RequestError(
                 f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
                 f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
             )
-        wanted[run_id] = ids = ids_of(own)[run_id]
-        lost = _missing(opened.archive, record, ids)
+        wanted[run_id] = ids = expand_id_ranges(own)[run_id]
+        lost = _select_missing_ids(opened.archive, record, ids)
         if lost.size:
             raise RequestError(
                 f"policy '{card.name}' was derived from {len(ids):,} games of run {run_id}, {lost.size:,} of which "
                 f"(the first is game {lost[0]}) are no longer in archive {opened.archive.root}: "
                 "repeat the command of the run to play them"
             )
-        gone = _gone(opened.archive, record, ids)
+        gone = _find_missing_file(opened.archive, record, ids)
         if gone is not None:
             raise RequestError(
                 f"policy '{card.name}' was derived from games of run {run_id}, and {gone}, in which some of them were, "
                 "is missing: restore it from a copy"
             )
-        runs.append(readable(record))
+        runs.append(check_record_format(record))
     counts = tuple(len(wanted[record.run_id]) for record in runs)
-    return Selection(opened, EVERYTHING, tuple(runs), counts, wanted)
+    return Selection(opened, ALWAYS_TRUE, tuple(runs), counts, wanted)
 
 
-def _ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
+def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
     """The ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
-    ranges = policy_store.read_table(archive, card, TABLE)
-    wrong = "other columns" if ranges.schema != pl.Schema(RANGES) else None
+    ranges = policy_store.read_table(archive, card, ID_RANGES_TABLE)
+    wrong = "other columns" if ranges.schema != pl.Schema(ID_RANGES_SCHEMA) else None
     if (
         not wrong
         and ranges.filter(
@@ -434,21 +441,21 @@ def _ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
     if not wrong and set(ranges["run_id"]) != set(card.learned["run_ids"]):
         wrong = "other runs"
     if wrong:
-        raise RequestError(f"policy '{card.name}' is damaged: {TABLE}.parquet has {wrong}; build it again")
+        raise RequestError(f"policy '{card.name}' is damaged: {ID_RANGES_TABLE}.parquet has {wrong}; build it again")
     return ranges
 
 
-def _missing(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _select_missing_ids(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The ids that the run does not hold."""
-    return ids[~archive.ranges(record.run_id).holds(record.line.units_of(ids))]
+    return ids[~archive.list_effective_ranges(record.run_id).has_units(record.unit_line.compute_units(ids))]
 
 
-def _gone(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
+def _find_missing_file(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
     """The file of plies that a range with some of the ids lacks, if any; a range counts by its file of games."""
-    for stored in archive.ranges(record.run_id):
-        if holds_any(record, stored, ids):
+    for stored in archive.list_effective_ranges(record.run_id):
+        if has_any_game(record, stored, ids):
             try:
-                archive.path("plies", record.run_id, stored)
+                archive.find_path("plies", record.run_id, stored)
             except FileNotFoundError as error:
                 return str(error)
     return None

@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.parameters import checked_probability, checked_whole
+from agents.base.parameters import check_integer, check_probability
 from agents.learning.policy import Policy
 from agents.policy import FITTED_Q
-from analytics.policies.derived.dataset import Dataset, over_spans
+from analytics.policies.derived.dataset import Dataset, map_spans
 from analytics.policies.derived.mc_afterstate import (
-    MOST,
+    MAX_LEAST,
     NO_KEY,
     GameBoards,
-    advance,
-    forms_of,
-    go_back,
-    keys_and_wins,
-    level_of,
-    move_all,
-    ordered_rows,
+    add_ply,
+    build_afterstate_table,
+    build_level,
+    decode_afterstates,
+    find_keys_and_wins,
+    remove_ply,
+    update_boards,
 )
 from quarto.jit import int64, kernel, uint64
 from quarto.rules import CELLS, NONE
@@ -45,40 +45,40 @@ class FittedQ:
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:
-        self.discount = checked_probability("discount", discount)
-        self.least = checked_whole("least", least, 1, MOST)
+        self.discount = check_probability("discount", discount)
+        self.least = check_integer("least", least, 1, MAX_LEAST)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
         boards = GameBoards.empty(len(dataset.game_id))
         worth = np.zeros(len(dataset.game_id))  # of each game's turn at the level above, for the player who made it
         for ply in range(CELLS):
-            move_all(advance, dataset.games, ply, boards, threads)
+            update_boards(add_ply, dataset.games, ply, boards, threads)
         parts = []
         for ply in range(CELLS - 1, -1, -1):
-            move_all(go_back, dataset.games, ply, boards, threads)
-            parts.append(self._level(dataset, ply, boards, worth, threads))
-        return Policy(FITTED_Q, table=ordered_rows(parts, "value"))
+            update_boards(remove_ply, dataset.games, ply, boards, threads)
+            parts.append(self._fit_level(dataset, ply, boards, worth, threads))
+        return Policy(FITTED_Q, table=build_afterstate_table(parts, "value"))
 
-    def _level(
+    def _fit_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
         """The columns of the afterstates with this many pieces; ``worth`` becomes that of this level."""
-        games, level, size = dataset.games, level_of(dataset.rules, pieces), len(dataset.game_id)
+        games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
 
-        def fill(first: int, last: int) -> None:
-            keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
+        def fill_keys(first: int, last: int) -> None:
+            find_keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
 
-        over_spans(fill, 0, size, threads)
+        map_spans(fill_keys, 0, size, threads)
         ends, order = games.plies == pieces + 1, np.argsort(keys)
-        different, counts, values = fit(keys, order, wins, ends, games.winner, pieces, self.discount, worth)
+        different, counts, values = fit_level(keys, order, wins, ends, games.winner, pieces, self.discount, worth)
         kept = counts >= self.least
-        lanes, occupied = forms_of(different[kept], level)
+        lanes, occupied = decode_afterstates(different[kept], level)
         return lanes, occupied, counts[kept], values[kept]
 
 
 @kernel()
-def fit(
+def fit_level(
     keys: NDArray[np.uint64],
     order: NDArray[np.int64],
     wins: NDArray[np.bool_],

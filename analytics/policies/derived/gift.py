@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.parameters import checked_number
-from agents.gifts import COMBINATIONS, FEATURES, GIFT, features_of
+from agents.base.parameters import check_number
+from agents.gifts import COMBINATIONS, FEATURES, GIFT, encode_features
 from agents.learning.policy import Policy
-from analytics.policies.derived.dataset import Dataset, over_spans
+from analytics.policies.derived.dataset import Dataset, map_spans
 from quarto.batch import Games
-from quarto.bits import spread
+from quarto.bits import piece_to_lanes
 from quarto.jit import int64, kernel, uint64
 from quarto.position import ALL_PIECES
 
@@ -26,25 +26,25 @@ class Gift:
     """
 
     def __init__(self, smoothing: float = 1.0) -> None:
-        self.smoothing = checked_number("smoothing", smoothing)
+        self.smoothing = check_number("smoothing", smoothing)
         if self.smoothing < 0.0:
             raise ValueError(f"smoothing={smoothing} is below 0: that many games are added on both sides")
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        return self.policy_of(self.count(dataset, threads))
+        return self.policy_from_counts(self.count(dataset, threads))
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
         """[2, COMBINATIONS] the gifts by their features: row 0 where the giver lost, row 1 elsewhere."""
         rules = dataset.rules.tables
 
-        def count(first: int, last: int) -> NDArray[np.int64]:
+        def count_span(first: int, last: int) -> NDArray[np.int64]:
             counts = np.zeros((2, COMBINATIONS), np.int64)
             count_gifts(dataset.games, dataset.opening, rules, counts, (first, last))
             return counts
 
-        return sum(over_spans(count, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
+        return sum(map_spans(count_span, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
 
-    def policy_of(self, counts: NDArray[np.int64]) -> Policy:
+    def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
         lost, kept = counts
         met = np.flatnonzero(lost + kept)
         losses, total = lost[met], (lost + kept)[met]
@@ -66,6 +66,6 @@ def count_gifts(
             left &= ~(int64(1) << piece)
             if ply >= opening[game]:
                 lost = games.winner[game] == 1 - (ply & 1)
-                counts[0 if lost else 1, features_of(lanes, occupied, piece, left, rules)] += 1
-            lanes |= spread(piece) << uint64(cell)
+                counts[0 if lost else 1, encode_features(lanes, occupied, piece, left, rules)] += 1
+            lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= int64(1) << cell

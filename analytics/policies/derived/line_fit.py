@@ -17,10 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.line_boards import STAGE_SIZE
-from agents.learning.line_features import MOST_FEATURES
-from agents.line_values import HEADS, MOST_WEIGHT, NOT_LOST, UNIT, WON, add_rows, chance_of, stage_words
-from quarto.jit import float64, inlined, int64, kernel, uint64
-from quarto.rng import draw, mix, unit
+from agents.learning.line_features import MAX_FEATURES
+from agents.line_values import HEADS, MAX_WEIGHT, NOT_LOST, UNIT, WON, add_rows, sigmoid, stage_size
+from quarto.jit import float64, inline_function, int64, kernel, uint64
+from quarto.rng import draw, mix, unit_float
 from quarto.rules import CELLS
 
 FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
@@ -45,11 +45,11 @@ class StageFit(NamedTuple):
     units: int
 
 
-def fresh(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
+def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
     """Weights before the first pass: 0, but random ones to and from the hidden layer."""
     features = int(words[STAGE_SIZE])
     fit = StageFit(
-        np.zeros(stage_words(features, units), np.float32),
+        np.zeros(stage_size(features, units), np.float32),
         np.zeros(features * (HEADS + 1) + HEADS * units, np.float32),
         features,
         units,
@@ -64,12 +64,12 @@ def _randomise(fit: StageFit, seed: int) -> None:
     width, word = HEADS + fit.units, mix(uint64(seed))
     for i in range(fit.weights.shape[0]):
         if i >= fit.features * width:
-            fit.weights[i] = OUTPUT_WEIGHT * (2.0 * unit(draw(word, i)) - 1.0)
+            fit.weights[i] = OUTPUT_WEIGHT * (2.0 * unit_float(draw(word, i)) - 1.0)
         elif i % width >= HEADS:
-            fit.weights[i] = HIDDEN_WEIGHT * (2.0 * unit(draw(word, i)) - 1.0)
+            fit.weights[i] = HIDDEN_WEIGHT * (2.0 * unit_float(draw(word, i)) - 1.0)
 
 
-@inlined
+@inline_function
 def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
     """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
     width, units = HEADS + fit.units, fit.units
@@ -90,7 +90,7 @@ def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
             sums[head] += fit.weights[output + head * units + k] * max(sums[HEADS + k], np.float32(0.0))
 
 
-@inlined
+@inline_function
 def learn_outputs(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
     """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
@@ -110,13 +110,13 @@ def learn_outputs(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any)
     return mean / np.float32(max(units, 1))
 
 
-@inlined
-def step_memory() -> NDArray[np.float32]:
+@inline_function
+def allocate_step_memory() -> NDArray[np.float32]:
     """Memory for ``learn_rows``: [HEADS + 1, MOST_FEATURES]."""
-    return np.empty((HEADS + 1, MOST_FEATURES), np.float32)
+    return np.empty((HEADS + 1, MAX_FEATURES), np.float32)
 
 
-@inlined
+@inline_function
 def learn_rows(
     found: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
 ) -> None:
@@ -153,28 +153,28 @@ def learn_rows(
 
 
 @kernel()
-def learn(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.float64]) -> None:
+def learn_examples(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.float64]) -> None:
     """One pass over the examples; their squared errors, before each was learned from, are added to ``squared`` [HEADS].
 
     At a ``rate`` of 0 nothing is learned.
     """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
-    errors, steps, rate32 = np.empty(HEADS, np.float32), step_memory(), np.float32(rate)
+    errors, steps, rate32 = np.empty(HEADS, np.float32), allocate_step_memory(), np.float32(rate)
     for i in range(examples.targets.shape[0]):
         found = examples.found[examples.begins[i] : examples.begins[i + 1]]
         count = int64(found.shape[0])
         forward(found, count, fit, sums)
         for head in range(HEADS):
-            errors[head] = np.float32(examples.targets[i, head] - chance_of(float64(sums[head])))
+            errors[head] = np.float32(examples.targets[i, head] - sigmoid(float64(sums[head])))
             squared[head] += errors[head] * errors[head]
         if rate > 0.0:
             mean = learn_outputs(errors, rate32, fit, sums, slopes)
             learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
 
 
-def rounded(fit: StageFit) -> NDArray[np.int16]:
+def round_weights(fit: StageFit) -> NDArray[np.int16]:
     """The weights as a policy has them, in multiples of ``UNIT``; those of features that were never met are 0."""
-    clipped = np.clip(fit.weights, -MOST_WEIGHT, MOST_WEIGHT)
+    clipped = np.clip(fit.weights, -MAX_WEIGHT, MAX_WEIGHT)
     weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
     rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
     rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0
@@ -184,7 +184,7 @@ def rounded(fit: StageFit) -> NDArray[np.int16]:
 LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
 
 
-CURVE = {
+CURVE_SCHEMA = {
     **dict.fromkeys(("pieces", "pass", "boards"), pl.Int64()),
     **dict.fromkeys(("not_lost", "won", "held_out_not_lost", "held_out_won"), pl.Float64()),
 }
@@ -200,7 +200,7 @@ class LearningPlan(NamedTuple):
     rate: float
     seed: int
 
-    def rate_of(self, number: int) -> float:
+    def rate_for_pass(self, number: int) -> float:
         """The step size of a pass, from 0."""
         return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
 
@@ -223,20 +223,20 @@ def learn_in_passes(
 
     ``blocks`` gives the blocks of games of a pass, by its number from 0.
     """
-    fits = {stage: fresh(words, 0, plan.seed) for stage in range(1, CELLS)}
+    fits = {stage: build_stage_fit(words, 0, plan.seed) for stage in range(1, CELLS)}
     rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()
     with ThreadPoolExecutor(threads) as pool:
         for number in range(plan.passes):
             sums = {stage: np.zeros((2, 1 + HEADS)) for stage in fits}
             for learn in blocks(number):
-                list(pool.map(learn, fits, repeat(plan.rate_of(number)), fits.values(), sums.values()))
+                list(pool.map(learn, fits, repeat(plan.rate_for_pass(number)), fits.values(), sums.values()))
             for stage in reversed(fits):
                 means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]
                 rows.append((stage, number + 1, int(sums[stage][0, 0]), *means))
-    known = {stage: rounded(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
-    return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE, orient="row")
+    known = {stage: round_weights(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
+    return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE_SCHEMA, orient="row")
 
 
-GAMES_AT_A_TIME = (
+BLOCK_GAMES = (
     1 << 15
 )  # games that all stages learn from before any learns from the next, so that they stay in the cache

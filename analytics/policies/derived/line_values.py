@@ -12,25 +12,25 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from agents.base.parameters import check_fields
-from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines, put_on_lines, survey
-from agents.learning.line_features import MOST_FEATURES, features_of, mark_of, words_of
+from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines, survey_board, update_lines
+from agents.learning.line_features import MAX_FEATURES, build_feature_words, compute_feature_hash, compute_features
 from agents.learning.policy import Policy
-from agents.line_values import HEADS, LINE_VALUES, LINES_MARK, chance_of, columns_of
-from analytics.policies.derived.dataset import GameSource, Learned, check_played, seats_of
-from analytics.policies.derived.line_cloning import clone
+from agents.line_values import FEATURE_HASH, HEADS, LINE_VALUES, sigmoid, to_columns
+from analytics.policies.derived.dataset import GameSource, LearnedPolicy, check_agent_played, find_agent_seats
+from analytics.policies.derived.line_cloning import learn_from_turns
 from analytics.policies.derived.line_fit import (
-    GAMES_AT_A_TIME,
+    BLOCK_GAMES,
     LearningPlan,
     StageFit,
     StageLearner,
     Stages,
+    allocate_step_memory,
     forward,
     learn_in_passes,
     learn_outputs,
     learn_rows,
-    step_memory,
 )
-from analytics.policies.derived.line_sweep import MOST_GAMES, LineSweep, plans_for
+from analytics.policies.derived.line_sweep import MAX_GAMES, LineSweep, build_plans
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
 from quarto.jit import float64, int64, kernel
@@ -38,7 +38,7 @@ from quarto.position import ALL_PIECES
 from quarto.threats import SAFE_PIECES
 
 
-class LoggedGames(NamedTuple):
+class ValuesBlock(NamedTuple):
     """Games that are learned from."""
 
     games: Games
@@ -48,8 +48,8 @@ class LoggedGames(NamedTuple):
 
 
 @kernel()
-def learn_games(
-    logged: LoggedGames,
+def learn_block(
+    logged: ValuesBlock,
     stage: int,
     words: Any,
     rate: float,
@@ -63,9 +63,9 @@ def learn_games(
     Games in which it told none are left out, and boards whose replies show how the game ends. The squared errors are
     added to ``sums`` [HEADS].
     """
-    board, found = np.empty((4, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    board, found = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
-    boards, rate32, steps = int64(0), np.float32(rate), step_memory()
+    boards, rate32, steps = int64(0), np.float32(rate), allocate_step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
     games = logged.games
     for game in range(logged.opening.shape[0]):
@@ -80,18 +80,18 @@ def learn_games(
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
             left &= ~(int64(1) << piece)
             occupied |= int64(1) << cell
-            put_on_lines(board[0], piece, cell, words)
+            update_lines(board[0], piece, cell, words)
         gift = int64(games.pieces[stage, game])
-        survey(occupied, words, board[0])
+        survey_board(occupied, words, board[0])
         if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
             continue
-        count = features_of(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1:], found)
+        count = compute_features(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1:], found)
         if count < 0:
             continue
         targets[:] = (float64(thought) / VALUE_UNITS + 1.0) / 2.0
         forward(found, count, fit, values)
         for head in range(HEADS):
-            errors[head] = np.float32(targets[head] - chance_of(float64(values[head])))
+            errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
             sums[head] += errors[head] * errors[head]
         mean = learn_outputs(errors, rate32, fit, values, slopes)
         learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
@@ -99,7 +99,7 @@ def learn_games(
     return boards
 
 
-def learn_from_games(
+def learn_from_evaluations(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
     """The weights by what was thought in the games, and the errors of each pass.
@@ -107,27 +107,27 @@ def learn_from_games(
     See ``learn_in_passes``. Raises ``RequestError`` for an agent without games.
     """
 
-    def blocks(_number: int) -> Iterator[StageLearner]:
+    def read_learners(_number: int) -> Iterator[StageLearner]:
         met = False
-        for record, part in dataset.parts():
-            seats = seats_of(agent, record, part.game_id)
+        for record, part in dataset.read_blocks():
+            seats = find_agent_seats(agent, record, part.game_id)
             met |= bool(seats.any())
             thought = dataset.thought_values(record.run_id, part)
-            for first in range(0, len(part.game_id), GAMES_AT_A_TIME):
-                span = slice(first, first + GAMES_AT_A_TIME)
-                block = part.part(span)
+            for first in range(0, len(part.game_id), BLOCK_GAMES):
+                span = slice(first, first + BLOCK_GAMES)
+                block = part.select_contiguous(span)
                 told = np.ascontiguousarray(thought[:, span])
-                logged = LoggedGames(block.games, block.opening, told, seats[span])
+                logged = ValuesBlock(block.games, block.opening, told, seats[span])
 
                 def learn(
-                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], logged: LoggedGames = logged
+                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], logged: ValuesBlock = logged
                 ) -> None:
-                    sums[0, 0] += learn_games(logged, stage, words, rate, fit, sums[0, 1:])
+                    sums[0, 0] += learn_block(logged, stage, words, rate, fit, sums[0, 1:])
 
                 yield learn
-        check_played(agent, met, dataset.runs)
+        check_agent_played(agent, met, dataset.runs)
 
-    return learn_in_passes(words, plan, blocks, threads)
+    return learn_in_passes(words, plan, read_learners, threads)
 
 
 FITTED, THOUGHTS, CLONING = "fitted", "thoughts", "cloning"
@@ -135,7 +135,7 @@ GAME_PASSES = 3  # over the games, with thoughts and cloning
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineValues:
+class LineValuesKind:
     """Two values of sparse features for each number of pieces: the chances not to lose and to win.
 
     ``method`` chooses what is learned:
@@ -159,7 +159,7 @@ class LineValues:
     kind: ClassVar[str] = LINE_VALUES
 
     method: Annotated[str, (FITTED, THOUGHTS, CLONING)] = FITTED
-    games: Annotated[int, Meta(ge=1, le=MOST_GAMES)] = MOST_GAMES
+    games: Annotated[int, Meta(ge=1, le=MAX_GAMES)] = MAX_GAMES
     passes: Annotated[int | None, Meta(ge=1, le=1000)] = None
     rate: Annotated[float, Meta(ge=0)] = 0.05
     seed: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
@@ -175,16 +175,16 @@ class LineValues:
     def derive(self, dataset: GameSource, threads: int) -> Policy:
         return self.learn(dataset, threads).policy
 
-    def learn(self, dataset: GameSource, threads: int) -> Learned:
-        words, plan = words_of(dataset.rules), LearningPlan(self.passes or GAME_PASSES, self.rate, self.seed)
+    def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
+        words, plan = build_feature_words(dataset.rules), LearningPlan(self.passes or GAME_PASSES, self.rate, self.seed)
         if self.method == FITTED:
-            plans = plans_for(min(self.games, dataset.size), self.passes)
+            plans = build_plans(min(self.games, dataset.size), self.passes)
             stages, curve = LineSweep(dataset, words, plans, plan, threads).run()
         else:
-            learn = clone if self.method == CLONING else learn_from_games
+            learn = learn_from_turns if self.method == CLONING else learn_from_evaluations
             stages, curve = learn(dataset, words, plan, self.agent, threads)
         if not stages:
             told = " of which an agent told a value (archive.thoughts=true logs them)" * (self.method == THOUGHTS)
             raise RequestError(f"{dataset.size:,} games have no board{told}: choose more games")
-        parameters = {LINES_MARK: mark_of(dataset.rules)}
-        return Learned(Policy(self.kind, parameters, columns_of(stages, int(words[STAGE_SIZE]))), curve)
+        parameters = {FEATURE_HASH: compute_feature_hash(dataset.rules)}
+        return LearnedPolicy(Policy(self.kind, parameters, to_columns(stages, int(words[STAGE_SIZE]))), curve)

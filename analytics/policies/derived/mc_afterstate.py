@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.parameters import checked_whole
+from agents.base.parameters import check_integer
 from agents.learning.policy import Policy
 from agents.policy import MC_AFTERSTATE
-from analytics.policies.derived.dataset import Dataset, over_spans
+from analytics.policies.derived.dataset import Dataset, map_spans
 from quarto.batch import Games
-from quarto.bits import spread
-from quarto.canonical import canonical, expand, squeeze
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import piece_to_lanes
+from quarto.canonical import canonical_form, squeeze_lanes, unsqueeze_lanes
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rules import ATTRIBUTES, CELLS, Rules
-from quarto.symmetry import Symmetries, symmetries
+from quarto.symmetry import Symmetries, build_symmetries
 from quarto.threats import winning_cells
 
-MOST = 1 << 31
+MAX_LEAST = 1 << 31
 
 
 class McAfterstate:
@@ -43,25 +43,27 @@ class McAfterstate:
     """
 
     def __init__(self, least: int = 2) -> None:
-        self.least = checked_whole("least", least, 1, MOST)
+        self.least = check_integer("least", least, 1, MAX_LEAST)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
         boards, parts = GameBoards.empty(len(dataset.game_id)), []
         for pieces in range(CELLS):
-            parts.append(self._level(dataset, pieces, boards, threads))
-            move_all(advance, dataset.games, pieces, boards, threads)
-        return Policy(MC_AFTERSTATE, table=ordered_rows(parts, "mean"))
+            parts.append(self._average_level(dataset, pieces, boards, threads))
+            update_boards(add_ply, dataset.games, pieces, boards, threads)
+        return Policy(MC_AFTERSTATE, table=build_afterstate_table(parts, "mean"))
 
-    def _level(self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int) -> tuple[NDArray[Any], ...]:
+    def _average_level(
+        self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
+    ) -> tuple[NDArray[Any], ...]:
         """Lanes, occupied, count and mean of the afterstates with this many pieces."""
-        level = level_of(dataset.rules, pieces)
-        keys, counts, totals = runs_of_keys(sorted_level(dataset, level, boards, threads))
+        level = build_level(dataset.rules, pieces)
+        keys, counts, totals = sum_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
-        lanes, occupied = forms_of(keys[kept], level)
+        lanes, occupied = decode_afterstates(keys[kept], level)
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
 
 
-def ordered_rows(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict[str, NDArray[Any]]:
+def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict[str, NDArray[Any]]:
     """The table of the afterstates of all levels, rows ascending by lanes, then by occupied.
 
     Each level has the columns lanes, occupied, count and the one named ``value``.
@@ -95,59 +97,59 @@ class AfterstateLevel(NamedTuple):
     tables: Symmetries
 
 
-def level_of(rules: Rules, pieces: int) -> AfterstateLevel:
+def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
     """The level with ``pieces`` pieces on the board."""
-    tables = symmetries(rules)
+    tables = build_symmetries(rules)
     counts = np.bitwise_count(tables.masks)
     return AfterstateLevel(pieces, int(np.searchsorted(counts, pieces)), tables)
 
 
-@inlined
-def key_of(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
+@inline_function
+def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
     """The key (uint64) of an afterstate of this level."""
-    least, minimal = canonical(lanes, occupied, gift, level.tables)
-    word = squeeze(least, minimal, level.tables)
+    least, minimal = canonical_form(lanes, occupied, gift, level.tables)
+    word = squeeze_lanes(least, minimal, level.tables)
     rank = int64(level.tables.number[minimal]) - level.first_mask
     return word | uint64(rank) << uint64(ATTRIBUTES * level.pieces)
 
 
 @kernel()
-def forms_of(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The canonical forms with these keys: lanes and occupied, both [K]."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
-        lanes[i], occupied[i] = int64(expand(keys[i], mask)), mask
+        lanes[i], occupied[i] = int64(unsqueeze_lanes(keys[i], mask)), mask
     return lanes, occupied
 
 
 @kernel()
-def advance(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
+def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
     """Add a ply to the boards of the games that have it."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
-            boards.lanes[game] |= spread(int64(games.pieces[ply, game])) << uint64(cell)
+            boards.lanes[game] |= piece_to_lanes(int64(games.pieces[ply, game])) << uint64(cell)
             boards.occupied[game] |= int64(1) << cell
 
 
 @kernel()
-def go_back(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
+def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
     """Take a ply from the boards of the games that have it."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
-            boards.lanes[game] &= ~(spread(int64(games.pieces[ply, game])) << uint64(cell))
+            boards.lanes[game] &= ~(piece_to_lanes(int64(games.pieces[ply, game])) << uint64(cell))
             boards.occupied[game] &= ~(int64(1) << cell)
 
 
-def move_all(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
+def update_boards(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
     """Apply ``advance`` or ``go_back`` to the boards of all games."""
-    over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
+    map_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
 
 
 @kernel()
-def outcome_keys(
+def encode_outcomes(
     games: Games,
     opening: NDArray[np.int8],
     level: AfterstateLevel,
@@ -163,7 +165,7 @@ def outcome_keys(
     index = span[0]
     for game in range(span[0], span[1]):
         if opening[game] <= level.pieces < games.plies[game]:
-            key = key_of(
+            key = encode_afterstate(
                 boards.lanes[game], int64(boards.occupied[game]), int64(games.pieces[level.pieces, game]), level
             )
             winner = int64(games.winner[game])
@@ -174,7 +176,7 @@ def outcome_keys(
 
 
 @kernel()
-def keys_and_wins(
+def find_keys_and_wins(
     games: Games,
     level: AfterstateLevel,
     boards: GameBoards,
@@ -188,12 +190,12 @@ def keys_and_wins(
         keys[game], wins[game] = uint64(NO_KEY), False
         if level.pieces < games.plies[game]:
             lanes, occupied, gift = boards.lanes[game], int64(boards.occupied[game]), games.pieces[level.pieces, game]
-            keys[game] = key_of(lanes, occupied, int64(gift), level)
+            keys[game] = encode_afterstate(lanes, occupied, int64(gift), level)
             wins[game] = winning_cells(lanes, occupied, int64(gift), rules) != 0
 
 
 @kernel()
-def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def sum_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
     """Sorted words of ``outcome_keys``, added up by key: keys [K], games, and wins less losses."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
@@ -210,15 +212,17 @@ def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray
     return keys, counts, totals
 
 
-def sorted_level(dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int) -> NDArray[np.uint64]:
+def encode_sorted_outcomes(
+    dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int
+) -> NDArray[np.uint64]:
     """The words of ``outcome_keys`` of all games, ascending."""
     size = len(dataset.game_id)
     words = np.empty(size, np.uint64)
 
-    def fill(first: int, last: int) -> NDArray[np.uint64]:
-        count = outcome_keys(dataset.games, dataset.opening, level, boards, words, (first, last))
+    def encode_span(first: int, last: int) -> NDArray[np.uint64]:
+        count = encode_outcomes(dataset.games, dataset.opening, level, boards, words, (first, last))
         return words[first : first + count]
 
-    found = np.concatenate(over_spans(fill, 0, size, threads))
+    found = np.concatenate(map_spans(encode_span, 0, size, threads))
     found.sort()
     return found

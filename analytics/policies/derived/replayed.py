@@ -11,13 +11,13 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base.agent import AGENT_TYPE, RULES_TYPE
-from agents.learning.learner import SPAN_TYPE, UPDATE_TYPE, UPDATED_TYPE, FinishedGame, Learner, UpdateKernel
+from agents.learning.learner import SPAN_TYPE, UPDATE_RESULT_TYPE, UPDATE_TYPE, FinishedGame, Learner, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
-from analytics.policies.derived.dataset import Dataset, check_played, seats_of
+from analytics.policies.derived.dataset import Dataset, check_agent_played, find_agent_seats
 from analytics.policies.relearn import LearnerState
-from analytics.store.records import run_word
+from analytics.store.records import run_id_to_number
 from quarto.batch import GAME_BITS, Games
 from quarto.jit import int64, kernel
 from quarto.rng import stream
@@ -27,8 +27,10 @@ GAMES_TYPE = numba.typeof(Games.zeros(1))
 SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
 
 
-@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
-def update_from_views(
+@kernel(
+    UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE)
+)
+def learn_from_views(
     update: UpdateKernel,
     rules: Any,
     agent: Any,
@@ -57,15 +59,15 @@ def update_from_views(
     return span[1], True
 
 
-def replay(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
+def replay_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
     """A learner's policy after all games, by run and id; ``seats`` [G] has a bit for each seat that it learns as."""
     state = LearnerState(learner, dataset.rules)
     update, rules = learner.load_update(), dataset.rules.tables
-    for record, first, end in dataset.spans():
-        view, run = 2 * first, run_word(record.run_id)
+    for record, first, end in dataset.list_run_spans():
+        view, run = 2 * first, run_id_to_number(record.run_id)
         while view < 2 * end:
             agent, span = state.player.agent, (view, 2 * end)
-            view, room = update_from_views(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
+            view, room = learn_from_views(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
             if not room:
                 state.grow()
     return learner.policy(state.knowledge)
@@ -82,7 +84,7 @@ class QTable:
         self.learner = QTableLearner(learning_rate, discount)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
-        return replay(self.learner, dataset, np.ones(len(dataset.game_id), np.int8))  # once a game
+        return replay_games(self.learner, dataset, np.ones(len(dataset.game_id), np.int8))  # once a game
 
 
 class EncodedQ:
@@ -107,7 +109,10 @@ class EncodedQ:
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
         seats = np.concatenate(
-            [seats_of(self.agent, record, dataset.game_id[first:end]) for record, first, end in dataset.spans()]
+            [
+                find_agent_seats(self.agent, record, dataset.game_id[first:end])
+                for record, first, end in dataset.list_run_spans()
+            ]
         )
-        check_played(self.agent, bool(seats.any()), dataset.runs)
-        return replay(self.learner, dataset, seats)
+        check_agent_played(self.agent, bool(seats.any()), dataset.runs)
+        return replay_games(self.learner, dataset, seats)

@@ -25,37 +25,37 @@ import duckdb
 import polars as pl
 
 from analytics.questions.sql import lazy_rows, views
-from analytics.questions.sql.answers import Limits, explained
-from analytics.questions.sql.definitions import definitions, named_in
+from analytics.questions.sql.answers import QueryLimits, build_query_error
+from analytics.questions.sql.definitions import list_needed_names, load_definitions
 from analytics.questions.sql.files import ArchiveFiles
-from analytics.questions.sql.lazy_rows import Failures, LazyRows, Replay, Stream
-from analytics.questions.sql.syntax import POLICY, read_by
-from analytics.store.files.local import filesystem_of
-from analytics.store.marker import CheckedFile
+from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
+from analytics.questions.sql.syntax import POLICY_MACRO, find_references
+from analytics.store.files.local import build_filesystem
+from analytics.store.marker import VerifiableFile
 from analytics.store.records import RunRecord
-from analytics.store.schema import TABLES
-from analytics.tables.derived.boards import KEYS
+from analytics.store.schema import TABLE_SCHEMAS
+from analytics.tables.derived.boards import KEY_COLUMNS
 from analytics.tables.derived.tables import NotIndexedError
 from quarto.errors import FailureError, RequestError
 
-ORDERED = "ordered_openings"
-KNOWN = {*views.VIEWS, ORDERED, POLICY}  # what a question may read
+ORDERED_OPENINGS_MACRO = "ordered_openings"
+QUERYABLE_NAMES = {*views.VIEWS, ORDERED_OPENINGS_MACRO, POLICY_MACRO}  # what a question may read
 
-Values = Callable[[RunRecord], dict[str, str]]  # the columns that follow from a run's record, in SQL
+RecordColumns = Callable[[RunRecord], dict[str, str]]  # the columns that follow from a run's record, in SQL
 
 _BUSY_SECONDS = 0.05
-_REPLAYED = {"boards": "boards", ORDERED: views.ORDERED}  # and what is behind it
-_KEYED = ("boards", "decisions")  # have columns of ``views.ON_DEMAND``
+_REPLAYED_VIEWS = {"boards": "boards", ORDERED_OPENINGS_MACRO: views.ORDERED_OPENINGS_VIEW}  # and what is behind it
+_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # have columns of ``views.ON_DEMAND``
 
-_ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
+_QUERY_TEXT_ERROR = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, as those of Thrift.
-_ABOUT_A_FILE = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
+_FILE_ERROR = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 
 class Connection:
     """A connection in which a view exists, and has its rows, from the first question on that reads it."""
 
-    def __init__(self, archive_files: ArchiveFiles, limits: Limits) -> None:
+    def __init__(self, archive_files: ArchiveFiles, limits: QueryLimits) -> None:
         """Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory."""
         self._files = archive_files
         self._defined: set[str] = set()  # views and macros that DuckDB knows
@@ -63,12 +63,14 @@ class Connection:
         self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND`` that they have
         self._broken: dict[str, FailureError] = {}  # by view
         self.failures = Failures()  # of replays that the question of this moment reads
-        self.scratch = Scratch()
-        self.duckdb = duckdb.connect(config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill)})
+        self.scratch = ScratchFolder()
+        self.duckdb = duckdb.connect(
+            config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill_folder)}
+        )
         try:
             self._prepare()
         except duckdb.OutOfMemoryException as error:
-            refused = limits.explained(str(error))
+            refused = limits.build_memory_error(str(error))
             self.close()
             if refused is None:
                 raise
@@ -76,16 +78,16 @@ class Connection:
 
     def _prepare(self) -> None:
         run = self.duckdb.execute
-        if (filesystem := filesystem_of(self._files.archive.backend)) is not None:
+        if (filesystem := build_filesystem(self._files.archive.backend)) is not None:
             self.duckdb.register_filesystem(filesystem)
-        run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
+        run("SET VARIABLE tables = $1", [[f"{self.locate_file(folder)}/" for folder in self._files.folders]])
         run("SET allowed_directories = getvariable('tables')")
         run("SET parquet_metadata_cache = true")  # files of tables never change
         run("SET python_enable_replacements = false")  # else an unknown name could be a variable of this program
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 
-    def location(self, path: PurePath) -> PurePath:
+    def locate_file(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive.
 
         They take some names of folders as patterns, and refuse names that are not UTF-8. URLs have neither problem.
@@ -94,7 +96,7 @@ class Connection:
         root = backend.absolute(self._files.archive.root)
         if not isinstance(root, Path):
             return path
-        plain = plain_path(root)
+        plain = ensure_plain_path(root)
         return path if plain == root else plain / backend.absolute(path).relative_to(root)
 
     def close(self) -> None:
@@ -115,134 +117,150 @@ class Connection:
 
     # What a question reads is made before it is asked.
 
-    def read(self, text: str) -> None:
+    def prepare_query(self, text: str) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
-        read = read_by(self.duckdb, text, KNOWN)
-        self._define(named_in(" ".join([text, *sorted(read.views)])))
-        more = views.ON_DEMAND if read.columns is None else views.ON_DEMAND & read.columns
-        if more != self._columns and not read.views.isdisjoint(_KEYED):
+        read = find_references(self.duckdb, text, QUERYABLE_NAMES)
+        self._define(list_needed_names(" ".join([text, *sorted(read.views)])))
+        more = views.ON_DEMAND_COLUMNS if read.columns is None else views.ON_DEMAND_COLUMNS & read.columns
+        if more != self._columns and not read.views.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
             self._columns = more
-            self._made -= {*_KEYED}
-        for view in sorted({views.MADE.get(name, name) for name in read.views - {POLICY}} - self._made):
-            self._make(view, read.composed)
-        names = [card.name for card in self._files.archive.cards()] if read.policies is None else read.policies
+            self._made -= {*_VIEWS_WITH_EXTRA_COLUMNS}
+        for view in sorted({views.SOURCE_VIEWS.get(name, name) for name in read.views - {POLICY_MACRO}} - self._made):
+            self._try_fill_view(view, read.composed)
+        names = [card.name for card in self._files.archive.load_cards()] if read.policies is None else read.policies
         if names:
-            self.duckdb.execute(views.policy_macro({name: self.policy_question(name) for name in names}))
+            self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
 
     def _define(self, names: Iterable[str]) -> bool:
         """Make views, without their rows, and macros that ``named_in`` has put in order; false: all were there."""
         new = [name for name in names if name not in self._defined]
         for name in new:
-            self.duckdb.execute(definitions()[name])
+            self.duckdb.execute(load_definitions()[name])
             self._defined.add(name)
         return bool(new)
 
     def define_all(self) -> bool:
         """Make every view and macro, so that DuckDB can propose them; false: all were there."""
-        return self._define(named_in(" ".join(definitions())))
+        return self._define(list_needed_names(" ".join(load_definitions())))
 
-    def _make(self, view: str, perhaps: bool) -> None:
+    def _try_fill_view(self, view: str, perhaps: bool) -> None:
         """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""
         complaint = None
         try:
-            self._fill(view)
-            if self._broken.pop(view, None) and view in views.DERIVED:  # its files were mended
-                self.duckdb.execute(definitions()[view])
+            self._fill_view(view)
+            if self._broken.pop(view, None) and view in views.DERIVED_TABLE_VIEWS:  # its files were mended
+                self.duckdb.execute(load_definitions()[view])
             self._made.add(view)
         except FailureError as error:
             # A question that is wrong says that first, and nobody indexes for it.
             if not perhaps and not isinstance(error, NotIndexedError):
                 raise
             self._broken[view] = error
-            self.duckdb.execute(views.broken(_REPLAYED.get(view, view), _in_sql(error)))
+            self.duckdb.execute(
+                views.create_failing_view_sql(_REPLAYED_VIEWS.get(view, view), _format_for_duckdb(error))
+            )
         except duckdb.OutOfMemoryException:
             raise  # the files are not damaged
         except duckdb.Error as error:
             complaint = str(error)
         if complaint is not None:  # not raised above: a chained error would keep DuckDB's objects alive
-            raise self.failure(complaint) or FailureError(f"view {view} cannot be made: {explained(complaint)}")
+            raise self.find_failure(complaint) or FailureError(
+                f"view {view} cannot be made: {build_query_error(complaint)}"
+            )
 
-    def _fill(self, view: str) -> None:
-        if view in views.FILLED:
-            frame = views.frame(view, self._files.archive)
-            with self.registered({"_frame": frame}):
-                self.duckdb.execute(views.filled(view, frame.schema))
-        elif view == ORDERED:
-            self._replay(views.ORDERED, self._files.archive.run_ids(), lazy_rows.orders, _rules_of)
+    def _fill_view(self, view: str) -> None:
+        if view in views.RECORD_VIEWS:
+            frame = views.build_view_frame(view, self._files.archive)
+            with self.register_frames({"_frame": frame}):
+                self.duckdb.execute(views.create_record_view_sql(view, frame.schema))
+        elif view == ORDERED_OPENINGS_MACRO:
+            self._create_replay_view(
+                views.ORDERED_OPENINGS_VIEW,
+                self._files.archive.list_run_ids(),
+                lazy_rows.scan_ordered_openings,
+                _build_rules_column,
+            )
         elif view == "boards":
-            made = partial(lazy_rows.boards, more=self._columns)
-            values = partial(views.values_of_boards, left_out=views.ON_DEMAND.difference(self._columns))
-            self._replay(view, self._files.archive.run_ids(), made, values)
+            made = partial(lazy_rows.scan_boards, more=self._columns)
+            values = partial(views.board_columns_sql, left_out=views.ON_DEMAND_COLUMNS.difference(self._columns))
+            self._create_replay_view(view, self._files.archive.list_run_ids(), made, values)
         elif view == "first_plies":
-            counted, rest = self._files.first_plies()
-            self._read_files("_first_plies", counted)
-            self._read_files(views.UNCOUNTED, rest)
+            counted, rest = self._files.list_first_ply_files()
+            self._create_file_view("_first_plies", counted)
+            self._create_file_view(views.UNCOUNTED_PLIES_VIEW, rest)
         else:
-            found = self._files.sound(view)
-            self._read_files(view if view in TABLES else f"_{view}", found)
+            found = self._files.list_sound_files(view)
+            self._create_file_view(view if view in TABLE_SCHEMAS else f"_{view}", found)
             if view == "decisions":
-                self._add_keys({file.run_id for file in found})
-        if view in views.DERIVED:
-            with self.registered({"_frame": views.pairings(self._files.archive)}):
+                self._create_position_keys({file.run_id for file in found})
+        if view in views.DERIVED_TABLE_VIEWS:
+            with self.register_frames({"_frame": views.build_pairings_table(self._files.archive)}):
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
-    def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
+    def _create_file_view(self, view: str, found: Sequence[VerifiableFile]) -> None:
         groups = self._files.group_files(view, found)
-        sources = [(self.source(group), {"run_id": views.RUN_OF_FILE} | values) for group, values in groups]
-        self.duckdb.execute(views.over(view, sources))
+        sources = [(self.build_from_clause(group), {"run_id": views.RUN_ID_SQL} | values) for group, values in groups]
+        self.duckdb.execute(views.create_view_sql(view, sources))
 
-    def source(self, files: Sequence[CheckedFile]) -> str:
+    def build_from_clause(self, files: Sequence[VerifiableFile]) -> str:
         """The clause that reads files with one condition."""
-        return views.from_files((self.location(file.path) for file in files), files[0].condition)
+        return views.file_rows_sql((self.locate_file(file.path) for file in files), files[0].condition)
 
-    def _replay(self, view: str, run_ids: Iterable[str], replay: Replay, values: Values) -> None:
+    def _create_replay_view(
+        self, view: str, run_ids: Iterable[str], replay: ReplayScanner, values: RecordColumns
+    ) -> None:
         """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
-        self._files.sound("plies")
+        self._files.list_sound_files("plies")
         archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
         for run_id in run_ids:
-            record = lazy_rows.record_of(archive, run_id)  # raises before DuckDB reads
-            self.duckdb.register(f"{view}_{run_id}", LazyRows(replay(archive, record, self.failures)))
-            sources.append((f"FROM {view}_{run_id}", {"run_id": views.literal(run_id)} | values(record)))
-        self.duckdb.execute(views.over(view, sources))
+            record = lazy_rows.load_record(archive, run_id)  # raises before DuckDB reads
+            self.duckdb.register(f"{view}_{run_id}", LazyArrowStream(replay(archive, record, self.failures)))
+            sources.append((f"FROM {view}_{run_id}", {"run_id": views.quote_literal(run_id)} | values(record)))
+        self.duckdb.execute(views.create_view_sql(view, sources))
 
-    def _add_keys(self, run_ids: Iterable[str]) -> None:
+    def _create_position_keys(self, run_ids: Iterable[str]) -> None:
         """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""
-        keyed = not KEYS.keys().isdisjoint(self._columns)
+        keyed = not KEY_COLUMNS.keys().isdisjoint(self._columns)
         if keyed:
-            self._replay(views.POSITIONS_OF_PLIES, sorted(run_ids), partial(lazy_rows.boards, more=[*KEYS]), _rules_of)
+            self._create_replay_view(
+                views.POSITION_KEYS_VIEW,
+                sorted(run_ids),
+                partial(lazy_rows.scan_boards, more=[*KEY_COLUMNS]),
+                _build_rules_column,
+            )
         self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {keyed}")
 
-    def policy_question(self, name: str) -> str:
+    def build_policy_query(self, name: str) -> str:
         """The question whose answer is the table of a policy. Raises ``RequestError`` if there is none."""
-        card = self._files.policy_card(name)
-        file = self._files.policy_file(card)
+        card = self._files.find_policy_card(name)
+        file = self._files.find_policy_file(card)
         if file is None:
-            return views.genome_question(card.parameters)
-        path = self.location(file.path)
+            return views.genome_table_sql(card.parameters)
+        path = self.locate_file(file.path)
         rows = pl.scan_parquet(str(path), glob=False, **self._files.archive.backend.polars_options)
-        return views.policy_question(path, rows.collect_schema())
+        return views.policy_table_sql(path, rows.collect_schema())
 
-    def failure(self, complaint: str) -> FailureError | None:
+    def find_failure(self, complaint: str) -> FailureError | None:
         """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
         for failure in (*self._broken.values(), *self._files.record_failures.values()):
-            if _in_sql(failure) in complaint:
+            if _format_for_duckdb(failure) in complaint:
                 return failure
-        if _ABOUT_THE_TEXT.match(complaint) or not _ABOUT_A_FILE.match(complaint):
+        if _QUERY_TEXT_ERROR.match(complaint) or not _FILE_ERROR.match(complaint):
             return None
-        return self._files.failure(complaint, lambda path: str(self.location(path)))
+        return self._files.find_failure(complaint, lambda path: str(self.locate_file(path)))
 
     @contextmanager
-    def registered(self, frames: Mapping[str, Any]) -> Iterator[None]:
+    def register_frames(self, frames: Mapping[str, Any]) -> Iterator[None]:
         """Make frames known by their names inside the context. Raises ``RequestError`` for what is no frame."""
         done: list[str] = []
         try:
             for name, frame in frames.items():
-                if name.lower() in KNOWN:
+                if name.lower() in QUERYABLE_NAMES:
                     raise RequestError(
                         f"SQL: a frame named {name!r} would hide the view {name.lower()}: name it otherwise"
                     )
                 try:
-                    self.duckdb.register(name, _readable(frame))
+                    self.duckdb.register(name, _to_registrable(frame))
                 except (duckdb.Error, TypeError) as error:
                     raise RequestError(
                         f"SQL: {name}={type(frame).__name__} is not a frame that DuckDB reads: pass one of Polars or "
@@ -255,29 +273,29 @@ class Connection:
                 self.duckdb.unregister(name)
 
 
-def _rules_of(record: RunRecord) -> dict[str, str]:
-    return {"rules": views.literal(record.rules.name)}
+def _build_rules_column(record: RunRecord) -> dict[str, str]:
+    return {"rules": views.quote_literal(record.rules.name)}
 
 
-def _in_sql(error: FailureError) -> str:
+def _format_for_duckdb(error: FailureError) -> str:
     """The message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
     return str(error).encode(errors="replace").decode()
 
 
-def _readable(frame: Any) -> Any:
+def _to_registrable(frame: Any) -> Any:
     """A frame in the form in which DuckDB reads it."""
     if isinstance(frame, pl.LazyFrame):
-        return LazyRows(frame)
-    return Stream(frame) if isinstance(frame, pl.DataFrame) else frame
+        return LazyArrowStream(frame)
+    return ArrowStream(frame) if isinstance(frame, pl.DataFrame) else frame
 
 
-PREFIX = "quarto-arena-sql-"
+SCRATCH_PREFIX = "quarto-arena-sql-"
 _LOCK = "lock"
-_PATTERN = frozenset("*?[")  # in names of files, DuckDB reads these as patterns
+_GLOB_CHARACTERS = frozenset("*?[")  # in names of files, DuckDB reads these as patterns
 _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 
 
-class Scratch:
+class ScratchFolder:
     """A new temporary folder. Folders that killed processes of this user left are removed.
 
     Each folder holds a file that its process has locked. So the next process sees which ones nobody uses any more. The
@@ -289,8 +307,8 @@ class Scratch:
     def __init__(self) -> None:
         """Raises ``FailureError`` if the folder cannot be made."""
         try:
-            remove_abandoned(Path(tempfile.gettempdir()))
-            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            remove_abandoned_folders(Path(tempfile.gettempdir()))
+            self.folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
             try:
                 lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
             except OSError:
@@ -302,10 +320,10 @@ class Scratch:
             ) from error
         self.folders.add(self.folder)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        self._remove = weakref.finalize(self, _remove, self.folder, lock, os.getpid())
+        self._remove = weakref.finalize(self, _remove_folder, self.folder, lock, os.getpid())
 
     @property
-    def spill(self) -> Path:
+    def spill_folder(self) -> Path:
         """The folder for the rows that questions spill; DuckDB makes it when it needs it."""
         return self.folder / "spill"
 
@@ -314,38 +332,38 @@ class Scratch:
         self._remove()
 
 
-def _remove(folder: Path, lock: int, process: int) -> None:
+def _remove_folder(folder: Path, lock: int, process: int) -> None:
     """Remove a folder, and close its lock. In a fork of its process, which goes on with it, only the lock is closed."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
-    Scratch.folders.discard(folder)
+    ScratchFolder.folders.discard(folder)
     os.close(lock)
 
 
-def plain_path(root: Path) -> Path:
+def ensure_plain_path(root: Path) -> Path:
     """Return a path to an archive that DuckDB and Polars take as it is: if need be a link, until the process ends."""
     if is_plain(root):
         return root
-    link = _folder_of_links(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    link = _create_link_folder(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     with suppress(FileExistsError):
         link.symlink_to(root, target_is_directory=True)
     return link
 
 
 @cache
-def _folder_of_links(_process: int) -> Scratch:
-    return Scratch()
+def _create_link_folder(_process: int) -> ScratchFolder:
+    return ScratchFolder()
 
 
 def is_plain(path: PurePath) -> bool:
     """Whether DuckDB takes a path as it is: no pattern, and UTF-8."""
     text = str(path)
-    return not _PATTERN & set(text) and text.encode(errors="replace").decode() == text
+    return not _GLOB_CHARACTERS & set(text) and text.encode(errors="replace").decode() == text
 
 
-def remove_abandoned(temporary: Path) -> None:
+def remove_abandoned_folders(temporary: Path) -> None:
     """Remove the folders of this user's processes that have ended. Others share ``temporary``: theirs stay."""
-    for folder in temporary.glob(f"{PREFIX}*"):
+    for folder in temporary.glob(f"{SCRATCH_PREFIX}*"):
         with suppress(OSError):  # another process removes it at the same time
             status = folder.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not _is_in_use(folder, status):

@@ -16,23 +16,31 @@ import duckdb
 import polars as pl
 
 from analytics.questions.sql import views
-from analytics.questions.sql.answers import NO_LIMITS, Complaint, Limits, QueryResult, Writer, ask, explained
-from analytics.questions.sql.connection import KNOWN, ORDERED, Connection, is_plain
+from analytics.questions.sql.answers import (
+    NO_LIMITS,
+    QueryFailure,
+    QueryLimits,
+    QueryResult,
+    RowConsumer,
+    build_query_error,
+    run_query,
+)
+from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain
 from analytics.questions.sql.files import ArchiveFiles, MissingFileError
-from analytics.questions.sql.lazy_rows import Stream, lazily
+from analytics.questions.sql.lazy_rows import ArrowStream, scan_frames
 from analytics.questions.sql.syntax import check_vocabulary
-from analytics.store.marker import CheckedFile, note_if_unknown
-from analytics.store.schema import TABLES
+from analytics.store.marker import VerifiableFile, warn_if_unknown
+from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.boards import ORDERED_PLIES
 from quarto.errors import ArenaError, FailureError, RequestError
 
-_Taken = TypeVar("_Taken")
+AnswerT = TypeVar("AnswerT")
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 
-_ORIGIN = os.getpid()  # the process in which the threads of Polars are
+_IMPORTING_PROCESS = os.getpid()  # the process in which the threads of Polars are
 
 
 def _check_threads() -> None:
@@ -40,7 +48,7 @@ def _check_threads() -> None:
 
     Polars' threads are not there, and whatever waits for them waits for ever, without a word.
     """
-    if os.getpid() != _ORIGIN:
+    if os.getpid() != _IMPORTING_PROCESS:
         raise RequestError(
             "an archive cannot be asked in a process that fork() made, because threads of Polars are missing there: "
             "start processes by multiprocessing.get_context('spawn')"
@@ -58,7 +66,7 @@ class OpenArchive:
     """
 
     def __init__(
-        self, root: PurePath, limits: Limits = NO_LIMITS, check: bool = True, vocabulary_only: bool = False
+        self, root: PurePath, limits: QueryLimits = NO_LIMITS, check: bool = True, vocabulary_only: bool = False
     ) -> None:
         """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
 
@@ -76,23 +84,23 @@ class OpenArchive:
         self._connection: Connection | None = None
         self.refresh()
         if check:
-            note_if_unknown(root)
+            warn_if_unknown(root)
 
     def refresh(self) -> None:
         """See the archive as it is now. Raises ``FailureError`` as opening it does."""
         self.close()
         self.files = ArchiveFiles(self._root, self._check)
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         _check_threads()
         if self._connection is None:
             self._connection = Connection(self.files, self._limits)
         return self._connection
 
-    def location(self, path: PurePath) -> PurePath:
+    def locate_file(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive. A plain path needs no connection."""
         root = self.archive.backend.absolute(self.archive.root)
-        return path if isinstance(root, Path) and is_plain(root) else self._connected().location(path)
+        return path if isinstance(root, Path) and is_plain(root) else self._connect().locate_file(path)
 
     @property
     def archive(self) -> Snapshot:
@@ -111,11 +119,11 @@ class OpenArchive:
         ``FailureError`` if it needs a damaged file. If files were removed because others replaced them since the
         archive was opened, it is opened again.
         """
-        return self.again(lambda: self._asked(text, QueryResult.frame, parameters, frames))
+        return self.retry_if_file_missing(lambda: self._run_query(text, QueryResult.read_frame, parameters, frames))
 
-    def first(self, text: str, rows: int) -> pl.DataFrame:
+    def read_first_rows(self, text: str, rows: int) -> pl.DataFrame:
         """The first rows of the answer to one SELECT. Raises as ``sql`` does."""
-        return self.again(lambda: self._asked(text, lambda answer: answer.first(rows)))
+        return self.retry_if_file_missing(lambda: self._run_query(text, lambda answer: answer.read_first_rows(rows)))
 
     def fork(self) -> Self:
         """The same content for another thread, with a connection of its own. Each is closed on its own."""
@@ -123,115 +131,117 @@ class OpenArchive:
         other._connection = None
         return other
 
-    def stream(self, text: str, write: Writer, exact: bool = True) -> None:
+    def stream(self, text: str, write: RowConsumer, exact: bool = True) -> None:
         """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
 
         ``write`` also gets a function that ends the rows early: it calls that and consumes what is left. The rows and
         types are those of ``sql``, unless ``exact`` is false: then sums stay 128-bit decimals, and the first rows come
         at once. Raises the same errors, and those of ``write``.
         """
-        self.again(lambda: self._connected().read(text))
-        folder = self._connected().scratch.folder if exact else None
+        self.retry_if_file_missing(lambda: self._connect().prepare_query(text))
+        folder = self._connect().scratch.folder if exact else None
         try:
-            self._asked(text, lambda answer: answer.stream(write, folder))
+            self._run_query(text, lambda answer: answer.stream(write, folder))
         except BaseException:
             self._abandon()
             raise
 
-    def ask_files(self, text: str) -> pl.DataFrame:
+    def query_files(self, text: str) -> pl.DataFrame:
         """The answer to a question that reads files by their names. Raises ``MissingFileError`` if one is gone."""
-        return self._asked(text, QueryResult.frame)
+        return self._run_query(text, QueryResult.read_frame)
 
-    def again(self, ask: Callable[[], _Taken]) -> _Taken:
+    def retry_if_file_missing(self, ask: Callable[[], AnswerT]) -> AnswerT:
         """The answer of ``ask``. If a file is gone, the archive is opened again, and ``ask`` is called again."""
         with suppress(MissingFileError):
             return ask()
         self.refresh()
         return ask()
 
-    def _asked(
+    def _run_query(
         self,
         text: str,
-        take: Callable[[QueryResult], _Taken],
+        take: Callable[[QueryResult], AnswerT],
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
-    ) -> _Taken:
-        found: _Taken | Complaint
+    ) -> AnswerT:
+        found: AnswerT | QueryFailure
         broken: list[RequestError] = []
 
-        def answer(connection: Connection) -> _Taken | Complaint:
-            limits = self._limits.kept(connection.duckdb, connection.scratch.spill, broken)
-            with connection.registered(frames or {}):
+        def run_on(connection: Connection) -> AnswerT | QueryFailure:
+            limits = self._limits.enforce(connection.duckdb, connection.scratch.spill_folder, broken)
+            with connection.register_frames(frames or {}):
                 if self._vocabulary_only:
-                    check_vocabulary(connection.duckdb, text, KNOWN)
-                return ask(connection.duckdb, text, parameters, take, limits)
+                    check_vocabulary(connection.duckdb, text, QUERYABLE_NAMES)
+                return run_query(connection.duckdb, text, parameters, take, limits)
 
         try:
-            connection = self._connected()
-            connection.read(text)
-            found = answer(connection)
-            if isinstance(found, Complaint) and found.names_nothing and connection.define_all():
-                found = answer(connection)  # now DuckDB can propose any name
+            connection = self._connect()
+            connection.prepare_query(text)
+            found = run_on(connection)
+            if isinstance(found, QueryFailure) and found.is_unknown_name and connection.define_all():
+                found = run_on(connection)  # now DuckDB can propose any name
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             self.close()  # not all views are there
-            found = Complaint.of(error)
+            found = QueryFailure.from_error(error)
         else:
             if connection.failures:  # rows are missing
                 failure = connection.failures[0]
                 connection.failures.clear()
                 raise failure
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
-        if isinstance(found, Complaint):
-            raise (broken and broken[0]) or self._error(found)
+        if isinstance(found, QueryFailure):
+            raise (broken and broken[0]) or self._build_error(found)
         return found
 
-    def _error(self, complaint: Complaint) -> ArenaError:
+    def _build_error(self, complaint: QueryFailure) -> ArenaError:
         """The error to raise for a complaint: about a damaged file, a limit, or the question."""
-        failure = self._connection and self._connection.failure(complaint.text)
+        failure = self._connection and self._connection.find_failure(complaint.text)
         if complaint.is_fatal:
             self.close()  # it answers nothing more
-        return failure or self._limits.explained(complaint.text) or explained(complaint.text)
+        return failure or self._limits.build_memory_error(complaint.text) or build_query_error(complaint.text)
 
     # The views as lazy frames.
 
     def games(self, run_id: str | None = None) -> pl.LazyFrame:
         """The view ``games``: a row a game."""
-        return self._scan("games", run_id)
+        return self._scan_table("games", run_id)
 
     def plies(self, run_id: str | None = None) -> pl.LazyFrame:
         """The view ``plies``: a row a ply. A filter on ``ply`` reads only the row groups with these plies."""
-        return self._scan("plies", run_id)
+        return self._scan_table("plies", run_id)
 
-    def view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
+    def scan_view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
         """The rows of a view, of one run or of all."""
         _check_threads()
-        if name in views.FILLED and run_id is None:
-            return views.frame(name, self.archive).lazy()
+        if name in views.RECORD_VIEWS and run_id is None:
+            return views.build_view_frame(name, self.archive).lazy()
         if run_id is not None:
-            self.files.require_run(run_id)
+            self.files.check_run(run_id)
         if name == "positions":
-            self.again(lambda: self.files.sound(name, run_id))  # games that are not indexed are an error at once
+            self.retry_if_file_missing(
+                lambda: self.files.list_sound_files(name, run_id)
+            )  # games that are not indexed are an error at once
         if run_id is None:
-            return self._asked_lazily(name)
-        return self._asked_lazily(f"{name} WHERE run_id = {views.literal(run_id)}")
+            return self._scan_query(name)
+        return self._scan_query(f"{name} WHERE run_id = {views.quote_literal(run_id)}")
 
-    runs = partialmethod(view, "runs")  # a row a run
-    results = partialmethod(view, "results")  # a row a pairing, agent and seat
-    sweeps = partialmethod(view, "sweeps")  # a row a pairing of a sweep's job
-    verdicts = partialmethod(view, "verdicts")  # a row a test of strength
-    agents = partialmethod(view, "agents")  # a row an agent of a run, with its parameters
-    policies = partialmethod(view, "policies")  # a row a policy
-    seats = partialmethod(view, "seats")  # a row a game and seat
-    pairs = partialmethod(view, "pairs")  # a row a pair, with the scores of the pairing's first agent
-    boards = partialmethod(view, "boards")  # a row a ply, with the board before it
-    decisions = partialmethod(view, "decisions")  # a row a decision of annotated games
-    thoughts = partialmethod(view, "thoughts")  # a row a turn, of games whose agents were asked what they think
-    positions = partialmethod(view, "positions")  # a row a position, turn and player; all games must be indexed
-    first_plies = partialmethod(view, "first_plies")  # a row a pairing, agent that placed, piece and cell
+    runs = partialmethod(scan_view, "runs")  # a row a run
+    results = partialmethod(scan_view, "results")  # a row a pairing, agent and seat
+    sweeps = partialmethod(scan_view, "sweeps")  # a row a pairing of a sweep's job
+    verdicts = partialmethod(scan_view, "verdicts")  # a row a test of strength
+    agents = partialmethod(scan_view, "agents")  # a row an agent of a run, with its parameters
+    policies = partialmethod(scan_view, "policies")  # a row a policy
+    seats = partialmethod(scan_view, "seats")  # a row a game and seat
+    pairs = partialmethod(scan_view, "pairs")  # a row a pair, with the scores of the pairing's first agent
+    boards = partialmethod(scan_view, "boards")  # a row a ply, with the board before it
+    decisions = partialmethod(scan_view, "decisions")  # a row a decision of annotated games
+    thoughts = partialmethod(scan_view, "thoughts")  # a row a turn, of games whose agents were asked what they think
+    positions = partialmethod(scan_view, "positions")  # a row a position, turn and player; all games must be indexed
+    first_plies = partialmethod(scan_view, "first_plies")  # a row a pairing, agent that placed, piece and cell
 
     def policy(self, name: str) -> pl.LazyFrame:
         """The table of a policy by its name or id; for a genome its genes, ``gene`` and ``value``."""
-        return self._asked_lazily(f"({self._connected().policy_question(name)})")
+        return self._scan_query(f"({self._connect().build_policy_query(name)})")
 
     def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
         """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
@@ -240,9 +250,9 @@ class OpenArchive:
         """
         if not 1 <= plies <= ORDERED_PLIES:
             raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
-        return self.view(f"{ORDERED}({plies})", run_id)
+        return self.scan_view(f"{ORDERED_OPENINGS_MACRO}({plies})", run_id)
 
-    def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
+    def _scan_table(self, table: str, run_id: str | None) -> pl.LazyFrame:
         """The rows of a stored table.
 
         Raises ``FailureError`` if a file is not as it was written, or if a record is damaged or lost from which columns
@@ -250,23 +260,24 @@ class OpenArchive:
         """
         _check_threads()
         if run_id is not None:
-            self.files.require_run(run_id)
-        found = self.again(lambda: self.files.sound(table, run_id))
+            self.files.check_run(run_id)
+        found = self.retry_if_file_missing(lambda: self.files.list_sound_files(table, run_id))
         for each in {file.run_id for file in found} if table == "games" else ():
-            self.archive.known_run(each)
-        widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
-        types = {name: widened.get(name) or views.IN_POLARS[kind] for name, kind in views.VIEWS[table].items()}
+            self.archive.load_run(each)
+        widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLE_SCHEMAS[table].items()}
+        types = {name: widened.get(name) or views.POLARS_TYPES[kind] for name, kind in views.VIEWS[table].items()}
         groups = self.files.group_files(table, found)
         parts = [
-            self._scanned(files, widened).select(**self._columns(types, run_id, values)) for files, values in groups
+            self._scan_files(files, widened).select(**self._build_columns(types, run_id, values))
+            for files, values in groups
         ]
         return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
 
-    def _scanned(self, found: Sequence[CheckedFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    def _scan_files(self, found: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
         """The rows of files with one condition, with their locations in ``path``."""
         # The scan itself widens: with a cast after it, filters could not skip row groups.
         rows = pl.scan_parquet(
-            [str(self.location(file.path)) for file in found],
+            [str(self.locate_file(file.path)) for file in found],
             schema=schema,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
             hive_partitioning=False,  # it would read folders above the archive as columns
@@ -278,7 +289,7 @@ class OpenArchive:
         return rows.filter(pl.sql_expr(condition)) if condition else rows
 
     @staticmethod
-    def _columns(
+    def _build_columns(
         types: Mapping[str, pl.DataType], run_id: str | None, of_records: Mapping[str, str]
     ) -> dict[str, pl.Expr]:
         """The columns of scanned rows, those that follow from records in SQL."""
@@ -287,21 +298,21 @@ class OpenArchive:
         known |= {name: pl.sql_expr(value).cast(types[name]) for name, value in of_records.items()}
         return {name: known.get(name, pl.col(name)) for name in types}
 
-    def _asked_lazily(self, source: str) -> pl.LazyFrame:
+    def _scan_query(self, source: str) -> pl.LazyFrame:
         """The rows of a clause FROM, which are asked for anew each time that the frame is collected."""
-        return lazily(self.sql(f"FROM {source} LIMIT 0").schema, partial(self._parts, source))
+        return scan_frames(self.sql(f"FROM {source} LIMIT 0").schema, partial(self._query_in_frames, source))
 
-    def _parts(self, source: str, columns: Sequence[str] | None, most: int | None) -> Iterator[pl.DataFrame]:
+    def _query_in_frames(self, source: str, columns: Sequence[str] | None, most: int | None) -> Iterator[pl.DataFrame]:
         """The answer in parts, on a connection of its own."""
         named = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
         limit = "" if most is None else f" LIMIT {most}"
         text = f"SELECT {named} FROM {source}{limit}"  # noqa: S608  (names of columns)
         own, complaint = self.fork(), None
         try:
-            own.again(lambda: own._connected().read(text))
-            yield from pl.scan_arrow_c_stream(Stream(own._connected().duckdb.sql(text))).collect_batches()
+            own.retry_if_file_missing(lambda: own._connect().prepare_query(text))
+            yield from pl.scan_arrow_c_stream(ArrowStream(own._connect().duckdb.sql(text))).collect_batches()
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
-            complaint = own._error(Complaint.of(error))
+            complaint = own._build_error(QueryFailure.from_error(error))
         else:
             own.close()
         finally:
@@ -313,7 +324,7 @@ class OpenArchive:
 
     def __repr__(self) -> str:
         names = ", ".join(views.VIEWS)
-        return f'{self._contents()}\nviews, and methods of these names: {names}; ask with .sql("SELECT …")'
+        return f'{self._describe_contents()}\nviews, and methods of these names: {names}; ask with .sql("SELECT …")'
 
     def _repr_html_(self) -> str:
         """The same for a notebook, with a table of the runs."""
@@ -323,11 +334,11 @@ class OpenArchive:
             runs = f"<p>{html.escape(str(error))}</p>"
         return f"<p>{html.escape(repr(self))}</p>{runs}"
 
-    def _contents(self) -> str:
-        games, runs = 0, len(self.archive.run_ids())
-        for run_id in self.archive.run_ids():
+    def _describe_contents(self) -> str:
+        games, runs = 0, len(self.archive.list_run_ids())
+        for run_id in self.archive.list_run_ids():
             with suppress(FailureError):  # a damaged record: how many games a pair has is not known
-                games += self.archive.games_held(run_id)
+                games += self.archive.count_games(run_id)
         return f"archive {self._root}: {runs:,} run{'s' * (runs != 1)}, {games:,} games"
 
     def close(self) -> None:

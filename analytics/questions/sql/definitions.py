@@ -11,50 +11,58 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from analytics.questions.sql import views
-from analytics.questions.sql.syntax import POLICY
-from analytics.store.schema import TABLES
+from analytics.questions.sql.syntax import POLICY_MACRO
+from analytics.store.schema import TABLE_SCHEMAS
 
-_FILES = ("macros.sql", "made_views.sql", "position_macros.sql")
+_DEFINITION_FILES = ("macros.sql", "made_views.sql", "position_macros.sql")
 _NAME = re.compile(r"CREATE (?:OR REPLACE )?(?:MACRO|TABLE|VIEW) (\w+)")
 _COMMENT = re.compile("--.*")
 _WORD = re.compile(r"\w+")
 # Questions that list what there is, and those that make names of texts. Where functions alone are looked up, the name
 # of the list stands in quotes (``syntax``).
-_ANY = re.compile(
+_CATALOGUE_QUERY = re.compile(
     r"duckdb_(?!functions\")|information_schema|pragma_|pg_|sqlite_|query|\bshow\b"
     r"|(?:^|\()\s*desc(?:ribe)?\s*(?:$|;|\)|tables\b)"
 )
 
 
 @cache
-def definitions() -> dict[str, str]:
+def load_definitions() -> dict[str, str]:
     """The statement for each name, views of stored rows without a row."""
-    stored = {view: views.empty(view) for view in (*TABLES, *views.FILLED, *views.HIDDEN, "boards")}
-    return stored | {POLICY: views.policy_macro({})} | _made()
+    stored = {
+        view: views.create_empty_view_sql(view)
+        for view in (*TABLE_SCHEMAS, *views.RECORD_VIEWS, *views.HIDDEN_VIEWS, "boards")
+    }
+    return stored | {POLICY_MACRO: views.create_policy_macro_sql({})} | _read_definition_files()
 
 
 @cache
-def _made() -> dict[str, str]:
+def _read_definition_files() -> dict[str, str]:
     """The statements of the files, which may be made of others."""
-    texts = [_COMMENT.sub("", (files("analytics.questions.sql") / name).read_text(encoding="utf-8")) for name in _FILES]
+    texts = [
+        _COMMENT.sub("", (files("analytics.questions.sql") / name).read_text(encoding="utf-8"))
+        for name in _DEFINITION_FILES
+    ]
     statements = [statement for text in texts for statement in text.split(";") if statement.strip()]
     return {_NAME.findall(statement)[0]: statement for statement in statements}
 
 
-def named_in(question: str) -> Sequence[str]:
+def list_needed_names(question: str) -> Sequence[str]:
     """The names of views and macros that a question may need, each after those that it is made of."""
     lowered = question.lower()
-    return _with_parts(tuple(definitions()) if _ANY.search(lowered) else _found_in(lowered))
+    return _add_dependencies(
+        tuple(load_definitions()) if _CATALOGUE_QUERY.search(lowered) else _find_defined_names(lowered)
+    )
 
 
 @lru_cache(maxsize=256)
-def _with_parts(names: Sequence[str]) -> Sequence[str]:
+def _add_dependencies(names: Sequence[str]) -> Sequence[str]:
     ordered: dict[str, None] = {}
     for name in names:
-        parts = tuple(part for part in _found_in(_made().get(name, "")) if part != name)
-        ordered |= dict.fromkeys([*_with_parts(parts), name])
+        parts = tuple(part for part in _find_defined_names(_read_definition_files().get(name, "")) if part != name)
+        ordered |= dict.fromkeys([*_add_dependencies(parts), name])
     return tuple(ordered)
 
 
-def _found_in(text: str) -> Sequence[str]:
-    return tuple(sorted(set(_WORD.findall(text)) & definitions().keys()))
+def _find_defined_names(text: str) -> Sequence[str]:
+    return tuple(sorted(set(_WORD.findall(text)) & load_definitions().keys()))

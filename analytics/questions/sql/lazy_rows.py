@@ -20,12 +20,18 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.table_files import damaged
-from analytics.tables.derived.boards import BOARDS, MORE, ORDERS, boards_of, orders_of
+from analytics.store.table_files import damaged_file_error
+from analytics.tables.derived.boards import (
+    BOARDS,
+    EXTRA_COLUMNS,
+    ORDERED_OPENINGS,
+    derive_ordered_openings,
+    replay_plies,
+)
 from quarto.errors import ArenaError, FailureError
 
 
-class Stream:
+class ArrowStream:
     """Wraps an object with the Arrow PyCapsule interface, and passes on its rows only."""
 
     def __init__(self, source: Any) -> None:
@@ -35,7 +41,7 @@ class Stream:
         return self._source.__arrow_c_stream__(requested_schema)
 
 
-class LazyRows:
+class LazyArrowStream:
     """Rows that are made anew, and in parts, each time that DuckDB reads them: a relation to register."""
 
     def __init__(self, frame: pl.LazyFrame) -> None:
@@ -48,13 +54,13 @@ class LazyRows:
 
 
 # Given the names of columns (None: all) and the most rows that are wanted, of which it may give more.
-Ask = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]
+FrameSource = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]
 
 
-def lazily(schema: pl.Schema, ask: Ask) -> pl.LazyFrame:
+def scan_frames(schema: pl.Schema, ask: FrameSource) -> pl.LazyFrame:
     """The rows that ``ask`` gives in parts, asked for anew each time that the frame is collected."""
 
-    def rows(
+    def read_frames(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         left = most
@@ -66,63 +72,65 @@ def lazily(schema: pl.Schema, ask: Ask) -> pl.LazyFrame:
             if left is not None and (left := left - found.height) == 0:
                 return
 
-    return register_io_source(rows, schema=schema)
+    return register_io_source(read_frames, schema=schema)
 
 
 # A replay puts the error that ended it here. If the error left the stream, which DuckDB reads from Polars, Python would
 # end some questions later by a segmentation fault (DuckDB 2.0, Polars 2.1).
 Failures = list[ArenaError]
-Replay = Callable[[Archive, RunRecord, Failures], pl.LazyFrame]
+ReplayScanner = Callable[[Archive, RunRecord, Failures], pl.LazyFrame]
 
 
-def boards(archive: Archive, record: RunRecord, failures: Failures, more: Collection[str]) -> pl.LazyFrame:
+def scan_boards(archive: Archive, record: RunRecord, failures: Failures, more: Collection[str]) -> pl.LazyFrame:
     """The plies of a run with the board before each, by the schema ``BOARDS``, and with columns of ``MORE``."""
-    schema = pl.Schema({**BOARDS, **{name: kind for name, kind in MORE.items() if name in more}})
-    return _replayed(
-        archive, record.run_id, lambda plies: boards_of(plies, record, more).select(*schema), schema, failures
+    schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in more}})
+    return _scan_replay(
+        archive, record.run_id, lambda plies: replay_plies(plies, record, more).select(*schema), schema, failures
     )
 
 
-def orders(archive: Archive, record: RunRecord, failures: Failures) -> pl.LazyFrame:
+def scan_ordered_openings(archive: Archive, record: RunRecord, failures: Failures) -> pl.LazyFrame:
     """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERS``."""
-    return _replayed(archive, record.run_id, lambda plies: orders_of(plies, record.rules), ORDERS, failures)
+    return _scan_replay(
+        archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
+    )
 
 
-def record_of(archive: Archive, run_id: str) -> RunRecord:
+def load_record(archive: Archive, run_id: str) -> RunRecord:
     """The record of a run. Raises ``FailureError`` if there is none: the run's rules are not known."""
-    record = archive.run(run_id)
+    record = archive.find_run(run_id)
     if record is None:
         raise FailureError(f"run {run_id} has games and no record, so its rules are not known: restore its record")
     return record
 
 
-def _replayed(
+def _scan_replay(
     archive: Archive,
     run_id: str,
     replay: Callable[[pl.DataFrame], pl.DataFrame],
     schema: pl.Schema,
     failures: Failures,
 ) -> pl.LazyFrame:
-    ranges = archive.ranges(run_id)
+    ranges = archive.list_effective_ranges(run_id)
 
     def read(stored: StoredRange) -> pl.DataFrame:
         plies = read_rows(archive, run_id, stored, "plies")
         try:
-            return _owned(replay(plies))
+            return _copy_to_polars(replay(plies))
         except ValueError as error:
-            raise damaged(archive.path("plies", run_id, stored), error) from error
+            raise damaged_file_error(archive.find_path("plies", run_id, stored), error) from error
 
-    return lazily(schema, lambda _columns, _most: _until_failure(_ahead(read, ranges), failures))
+    return scan_frames(schema, lambda _columns, _most: _stop_at_failure(_read_ahead(read, ranges), failures))
 
 
-def _until_failure(parts: Iterator[pl.DataFrame], failures: Failures) -> Iterator[pl.DataFrame]:
+def _stop_at_failure(parts: Iterator[pl.DataFrame], failures: Failures) -> Iterator[pl.DataFrame]:
     try:
         yield from parts
     except ArenaError as error:
         failures.append(error)
 
 
-def _owned(rows: pl.DataFrame) -> pl.DataFrame:
+def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
     """A copy in memory of Polars. Columns made of arrays borrow the memory of NumPy.
 
     DuckDB's threads free the last rows of a stream. Where that meant to free an array, Python ended by a segmentation
@@ -131,7 +139,7 @@ def _owned(rows: pl.DataFrame) -> pl.DataFrame:
     return rows[pl.int_range(rows.height, eager=True)]
 
 
-def _ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:
+def _read_ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:
     """The ranges in order, as many read at once as there are cores. When nobody wants more, no more are read."""
     threads = os.cpu_count() or 1
     pool = ThreadPoolExecutor(threads)

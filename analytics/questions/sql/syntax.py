@@ -21,19 +21,22 @@ from typing import Any, NamedTuple
 import duckdb
 import polars as pl
 
-from analytics.questions.sql.views import literal
-from analytics.store.texts import as_line
+from analytics.questions.sql.views import quote_literal
+from analytics.store.texts import to_line
 from quarto.errors import RequestError
 
 Node = dict[str, Any]
-Ask = Callable[[str], pl.DataFrame]  # the answer of an archive to a question: ``OpenArchive.sql``
+QueryRunner = Callable[[str], pl.DataFrame]  # the answer of an archive to a question: ``OpenArchive.sql``
 
-_BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
+_TEXT_QUERY_FUNCTIONS = (
+    "query",
+    "query_table",
+)  # table functions that take a question or the name of a table as a text
 _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name parts of it by WITH"
-POLICY = "policy"  # the macro that is the table of a policy
+POLICY_MACRO = "policy"  # the macro that is the table of a policy
 
 
-def parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     """The tree of a text of SELECTs. For any other text ``error`` is true, and ``error_message`` has the reason.
 
     Raises ``RequestError`` for a text that is nested too deeply.
@@ -41,24 +44,24 @@ def parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     # All rows are fetched: an unfinished result would be in the way of what is prepared next.
     known = text.encode(errors="replace").decode()
     ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [known]).fetchall()
-    return _tree(serialised)
+    return _parse_tree(serialised)
 
 
-def _tree(serialised: str) -> Node:
+def _parse_tree(serialised: str) -> Node:
     try:
         tree: Node = json.loads(serialised)
     except RecursionError:  # DuckDB may answer it nevertheless
         return {"error": True, "error_type": "depth", "error_message": _TOO_DEEP}
     if str(tree.get("error_message", "")).startswith("Max expression depth"):  # it advises to change a setting
-        raise _too_deep()
+        raise _build_depth_error()
     return tree
 
 
-def _too_deep() -> RequestError:
+def _build_depth_error() -> RequestError:
     return RequestError(f"SQL: {_TOO_DEEP}")
 
 
-def nodes(part: Any) -> Iterator[Node]:
+def walk_nodes(part: Any) -> Iterator[Node]:
     """All mappings in a tree, each before those inside it."""
     waiting = [part]  # no recursion: a question of a few hundred additions is as deep as Python allows
     while waiting:
@@ -70,7 +73,7 @@ def nodes(part: Any) -> Iterator[Node]:
             waiting += reversed(node)
 
 
-class Read(NamedTuple):
+class QueryReferences(NamedTuple):
     """The views and policies that a question may read, and perhaps more."""
 
     views: set[str]  # views and table macros
@@ -79,35 +82,35 @@ class Read(NamedTuple):
     columns: set[str] | None = None  # names of columns in it; None: it may read any
 
 
-def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Read:
+def find_references(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> QueryReferences:
     """Those of ``known``, views and table macros, and the policies that a question reads: all if a name is composed.
 
     DuckDB's own parser serialises SELECT alone: of other statements, all views count whose names occur.
     """
-    tree = parsed(connection, text)
+    tree = parse_query(connection, text)
     if tree["error"]:
         lowered = text.lower()
-        composed = _BY_TEXT[0] in lowered
+        composed = _TEXT_QUERY_FUNCTIONS[0] in lowered
         views = {view for view in known if composed or view in lowered}
-        return Read(views, None if POLICY in lowered or composed else set(), composed=True)
-    tables = {node["table_name"].lower() for node in nodes(tree) if node.get("type") == "BASE_TABLE"}
-    called = [node["function"] for node in nodes(tree) if node.get("type") == "TABLE_FUNCTION"]
+        return QueryReferences(views, None if POLICY_MACRO in lowered or composed else set(), composed=True)
+    tables = {node["table_name"].lower() for node in walk_nodes(tree) if node.get("type") == "BASE_TABLE"}
+    called = [node["function"] for node in walk_nodes(tree) if node.get("type") == "TABLE_FUNCTION"]
     functions = {function["function_name"].lower() for function in called}
-    if functions & set(_BY_TEXT):
-        return Read(set(known), None, composed=True)
+    if functions & set(_TEXT_QUERY_FUNCTIONS):
+        return QueryReferences(set(known), None, composed=True)
     named = {
-        _text(argument)
+        _parse_text_argument(argument)
         for function in called
-        if function["function_name"].lower() == POLICY
+        if function["function_name"].lower() == POLICY_MACRO
         for argument in function["arguments"]
     }
     policies = None if None in named else {name for name in named if name is not None}
-    return Read((tables | functions) & set(known), policies, columns=_columns(tree))
+    return QueryReferences((tables | functions) & set(known), policies, columns=_find_column_names(tree))
 
 
-def _columns(tree: Node) -> set[str] | None:
+def _find_column_names(tree: Node) -> set[str] | None:
     """The names of columns in a question; None if it reads columns without naming them, as ``*`` does."""
-    found = [*nodes(tree)]
+    found = [*walk_nodes(tree)]
     tables = [node for node in found if node.get("type") == "BASE_TABLE"]
     rows = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
     all_of_select = [id(order["expression"]) for node in found for order in node.get("orders") or ()]  # ORDER BY ALL
@@ -125,23 +128,23 @@ def _columns(tree: Node) -> set[str] | None:
     return using | {name for parts in names for name in parts}
 
 
-def _text(argument: Node) -> str | None:
+def _parse_text_argument(argument: Node) -> str | None:
     """The text of an argument; None if it is computed."""
     literal = argument["expression"].get("literal", {})
     return literal["text"] if literal.get("kind") == "STRING" else None
 
 
 # Table functions whose rows depend on their arguments alone. All others read SQL from a text, files or settings.
-PURE_TABLES = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "unnest"})
+PURE_TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "unnest"})
 
-_CHANGING = frozenset(  # functions that are not consistent, and harmless
+_HARMLESS_CHANGING_FUNCTIONS = frozenset(  # functions that are not consistent, and harmless
     {
         *("random", "setseed", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "error"),
         *("now", "today", "get_current_time", "get_current_timestamp", "current_date", "transaction_timestamp"),
     }
 )
-_QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
-_SHOWN = ("DESCRIBE", "SUMMARY")  # of a question
+_QUERY_NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
+_DESCRIBE_KINDS = ("DESCRIBE", "SUMMARY")  # of a question
 _ONE_SELECT = "a question here is one SELECT that only reads, without EXPLAIN; a PIVOT names its values (IN)"
 
 # Functions that depend on settings, sequences, logs, chance or the time; macros over the catalogue; and a function that
@@ -156,40 +159,40 @@ _INCONSISTENT = """
 
 def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> None:
     """Raise ``RequestError`` unless a question reads views and table macros ``known``, and what it defines itself."""
-    tree = parsed(connection, text)
+    tree = parse_query(connection, text)
     if tree["error"]:
         if tree["error_type"] == "depth":
-            raise _too_deep()
+            raise _build_depth_error()
         is_sql = tree["error_type"] != "parser"
         raise RequestError(f"SQL: {_ONE_SELECT if is_sql else 'Parser Error: ' + tree['error_message']}")
-    _check_queries(tree)
-    found = [*nodes(tree)]
-    hidden = _catalogue(connection) - {*known}
+    _check_select_only(tree)
+    found = [*walk_nodes(tree)]
+    hidden = _list_catalogue(connection) - {*known}
     for node in found:
         kind = node.get("type")
         if kind == "BASE_TABLE":
             _check_table(node, hidden, known)
-        elif kind == "SHOW_REF" and node["show_type"] not in _SHOWN:
-            raise RequestError(f"SQL: SHOW is not allowed here: DESCRIBE one of {_listed(known)}")
+        elif kind == "SHOW_REF" and node["show_type"] not in _DESCRIBE_KINDS:
+            raise RequestError(f"SQL: SHOW is not allowed here: DESCRIBE one of {_format_names(known)}")
         elif kind == "TABLE_FUNCTION":
             name = node["function"]["function_name"].lower()
-            if name not in PURE_TABLES and name not in known:
-                raise RequestError(f"SQL: {name}() is not allowed here: read the views {_listed(known)}")
+            if name not in PURE_TABLE_FUNCTIONS and name not in known:
+                raise RequestError(f"SQL: {name}() is not allowed here: read the views {_format_names(known)}")
     called = {node["function_name"].lower() for node in found if "function_name" in node}
     refused = {name for (name,) in connection.execute(_INCONSISTENT, [[*called]]).fetchall()}
-    for name in sorted(refused - _CHANGING):
+    for name in sorted(refused - _HARMLESS_CHANGING_FUNCTIONS):
         raise RequestError(f"SQL: {name}() is not allowed here: it does not depend on the games")
 
 
-def _check_queries(tree: Node) -> None:
+def _check_select_only(tree: Node) -> None:
     """Raise ``RequestError`` for a part of a question that is no SELECT: in DuckDB 2, WITH may insert and copy."""
-    for node in nodes(tree):
+    for node in walk_nodes(tree):
         kind = str(node.get("type", ""))
-        if kind.endswith("_NODE") and kind not in _QUERIES:
+        if kind.endswith("_NODE") and kind not in _QUERY_NODES:
             raise RequestError(f"SQL: {_ONE_SELECT}")
 
 
-def _catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
+def _list_catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """The names of all tables and views, DuckDB's own ones too."""
     names = "SELECT lower(view_name) FROM duckdb_views() UNION SELECT lower(table_name) FROM duckdb_tables()"
     return {name for (name,) in connection.execute(names).fetchall()}
@@ -199,10 +202,10 @@ def _check_table(node: Node, hidden: Collection[str], known: Collection[str]) ->
     """Raise ``RequestError`` for the name of a table that is in a schema, in the catalogue, or perhaps a file's."""
     parts = [*filter(None, (node["catalog_name"], node["schema_name"], node["table_name"]))]
     if len(parts) > 1 or parts[0].lower() in hidden or "." in parts[0]:
-        raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_listed(known)}")
+        raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_format_names(known)}")
 
 
-def _listed(known: Collection[str]) -> str:
+def _format_names(known: Collection[str]) -> str:
     return ", ".join(sorted(known))
 
 
@@ -212,100 +215,106 @@ _TEXT_SPANS = ("query_location", "query_location_length")
 
 # Functions that SQL calls without brackets, so that they look like columns.
 _CLOCKS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
-_SAMPLING = frozenset({"reservoir_quantile"})  # DuckDB lists it as consistent, but it draws some of the rows
+_SAMPLING_FUNCTIONS = frozenset({"reservoir_quantile"})  # DuckDB lists it as consistent, but it draws some of the rows
 
 
-def both(ask: Ask, first: str, second: str) -> str:
+def combine_conditions(ask: QueryRunner, first: str, second: str) -> str:
     """The condition that holds where both do. Each is checked on its own, so that neither can cancel the other.
 
     Raises the errors of ``check``.
     """
     for where in (first, second):
-        check(ask, where)
-    return f"{_enclosed(first)} AND {_enclosed(second)}"
+        check_condition(ask, where)
+    return f"{_enclose(first)} AND {_enclose(second)}"
 
 
-def _enclosed(where: str) -> str:
+def _enclose(where: str) -> str:
     return f"({where}\n)" if "--" in where else f"({where})"  # a comment ends with its line
 
 
-def check(ask: Ask, where: str) -> None:
+def check_condition(ask: QueryRunner, where: str) -> None:
     """Raise ``RequestError`` unless ``where`` is one expression whose answer is the same whenever it is asked.
 
     Columns are not looked up: DuckDB names those that it does not find when the condition is used.
     """
     if all(kind == duckdb.token_type.comment for _, kind in duckdb.tokenize(where)):
-        raise RequestError(f"where={as_line(repr(where))} is empty: leave it out to choose all games")
+        raise RequestError(f"where={to_line(repr(where))} is empty: leave it out to choose all games")
     try:
         # Alone, a bracket that it closes and did not open is an error; in brackets, the start of another clause.
-        alone, enclosed = _select(ask, where), _select(ask, f"({where}\n)")
+        alone, enclosed = _parse_condition(ask, where), _parse_condition(ask, f"({where}\n)")
     except RecursionError as error:
         raise RequestError(f"where={where[:80]!r}… is not a condition on games: {_TOO_DEEP}") from error
     except RequestError as error:
-        raise RequestError(f"where={as_line(repr(where))} is not a condition on games: {error}") from error
+        raise RequestError(f"where={to_line(repr(where))} is not a condition on games: {error}") from error
     if any(alone[clause] for clause in _OTHER_CLAUSES) or alone["where_clause"] != enclosed["where_clause"]:
-        raise RequestError(f"where={as_line(repr(where))} is not a condition on games: it goes on after one expression")
-    reason = _changing(ask, alone["where_clause"])
+        raise RequestError(f"where={to_line(repr(where))} is not a condition on games: it goes on after one expression")
+    reason = _describe_changing_part(ask, alone["where_clause"])
     if reason:
         raise RequestError(
-            f"where={as_line(repr(where))} {reason}, so its result could not be repeated: use columns of the games, as "
+            f"where={to_line(repr(where))} {reason}, so its result could not be repeated: use columns of the games, as "
             "in game_id % 10 = 0"
         )
 
 
-def _select(ask: Ask, expression: str) -> Node:
+def _parse_condition(ask: QueryRunner, expression: str) -> Node:
     """The syntax tree of a SELECT of the games that an expression chooses. Raises ``RequestError`` if it is none."""
     text = f"SELECT 1 FROM games WHERE {expression}\n"  # noqa: S608  (it is parsed, not asked)
-    tree = _tree(ask(f"SELECT json_serialize_sql({literal(text)})").item())
+    tree = _parse_tree(ask(f"SELECT json_serialize_sql({quote_literal(text)})").item())
     if tree["error"]:
         raise RequestError(f"SQL: {tree['error_message']}")
     queries = [statement["node"] for statement in tree["statements"]]
     if len(queries) != 1 or queries[0]["type"] != "SELECT_NODE":
         raise RequestError("it goes on after one expression")
-    _check_queries(tree)
+    _check_select_only(tree)
     try:
-        select: Node = _without_spans(queries[0])
+        select: Node = _remove_spans(queries[0])
     except RecursionError:
-        raise _too_deep() from None
+        raise _build_depth_error() from None
     return select
 
 
-def _without_spans(part: Any) -> Any:
+def _remove_spans(part: Any) -> Any:
     """A part of a tree without where it is in the text, so that trees of one expression are equal."""
     if isinstance(part, dict):
-        return {name: _without_spans(value) for name, value in part.items() if name not in _TEXT_SPANS}
-    return [_without_spans(value) for value in part] if isinstance(part, list) else part
+        return {name: _remove_spans(value) for name, value in part.items() if name not in _TEXT_SPANS}
+    return [_remove_spans(value) for value in part] if isinstance(part, list) else part
 
 
-def _changing(ask: Ask, expression: Node) -> str | None:
+def _describe_changing_part(ask: QueryRunner, expression: Node) -> str | None:
     """Why the answer of an expression may change from one moment to the next; None if it cannot."""
     called = set()
-    for node in nodes(expression):
+    for node in walk_nodes(expression):
         if node.get("sample"):
             return "takes a SAMPLE"
-        if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() not in PURE_TABLES:
+        if (
+            node.get("type") == "TABLE_FUNCTION"
+            and node["function"]["function_name"].lower() not in PURE_TABLE_FUNCTIONS
+        ):
             return f"reads from {node['function']['function_name']}(), which can change"
         if "function_name" in node:
             called.add(node["function_name"].lower())
         if node.get("class") == "COLUMN_REF" and node["column_names"][-1].lower() in _CLOCKS:
             return f"calls {node['column_names'][-1].lower()}, which changes"
-    changing = sorted(called & _SAMPLING) or _changing_functions(ask, called)
+    changing = sorted(called & _SAMPLING_FUNCTIONS) or _list_changing_functions(ask, called)
     return f"calls {changing[0]}(), which changes" if changing else None
 
 
-def _changing_functions(ask: Ask, names: Iterable[str]) -> list[str]:
+def _list_changing_functions(ask: QueryRunner, names: Iterable[str]) -> list[str]:
     """Those of these functions that DuckDB does not list as consistent, sorted; a macro if its definition has one."""
     if not names:
         return []
     listed = ask(  # the function in quotes: no macro is made for it but those that are named
         'SELECT DISTINCT function_name, stability, macro_definition FROM "duckdb_functions"() '  # noqa: S608  (quoted)
-        f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({', '.join(map(literal, sorted(names)))})"
+        f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({', '.join(map(quote_literal, sorted(names)))})"
     )
     return sorted(
         {
             name
             for name, stability, definition in listed.iter_rows()
             if (definition is None and stability != "CONSISTENT")
-            or (definition is not None and _changing(ask, _select(ask, f"({definition})")["where_clause"]))
+            or (
+                definition is not None
+                and _describe_changing_part(ask, _parse_condition(ask, f"({definition})")["where_clause"])
+            )
         }
     )

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-TRAINING = "(training)"  # ends the label of a player whose published games are those that it learned from
+TRAINING_SUFFIX = "(training)"  # ends the label of a player whose published games are those that it learned from
 DRAWS_FOR = ("player", "opponent", "nobody")
 SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  # the first to place has seat 1
 
@@ -30,7 +30,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Span:
+class PercentRange:
     """A published percentage, or the range that was given instead."""
 
     text: str  # as it was published
@@ -38,16 +38,16 @@ class Span:
     most: float
 
     @staticmethod
-    def read(text: str) -> Span | None:
+    def parse(text: str) -> PercentRange | None:
         """The span of a text such as ``83.2`` or ``80-84``; None for an empty text. Raises ``ValueError`` otherwise."""
         if not text:
             return None
         least, _, most = text.partition("-")
-        return Span(text, float(least), float(most or least))
+        return PercentRange(text, float(least), float(most or least))
 
 
 @dataclass(frozen=True)
-class PublishedFigure:
+class PublishedRate:
     """One published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
 
     figure: str  # its name: the study and a number
@@ -57,17 +57,17 @@ class PublishedFigure:
     rules: str
     seat: str  # of the player: a key of SEATS
     games: int
-    win: Span  # percent
-    draw: Span | None  # percent; None: not published
+    win: PercentRange  # percent
+    draw: PercentRange | None  # percent; None: not published
     draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
     version: str  # of the study's program that the figure is of, where one of its players has several; "": the last
     where: str  # in the study
     remark: str
 
     @property
-    def training(self) -> bool:
+    def is_training(self) -> bool:
         """Whether the games are those that the player learned from."""
-        return self.player.endswith(TRAINING)
+        return self.player.endswith(TRAINING_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -92,50 +92,50 @@ class Note:
 
 
 @cache
-def studies() -> tuple[Study, ...]:
+def read_studies() -> tuple[Study, ...]:
     """All studies, in order."""
-    return tuple(Study(**row) for row in _rows("studies"))
+    return tuple(Study(**row) for row in _read_rows("studies"))
 
 
 @cache
-def figures() -> tuple[PublishedFigure, ...]:
+def read_published_rates() -> tuple[PublishedRate, ...]:
     """All published win rates, in order. Raises ``ValueError`` for an invalid row."""
-    return tuple(_figure(row) for row in _rows("figures"))
+    return tuple(_parse_published_rate(row) for row in _read_rows("figures"))
 
 
 @cache
-def implementations() -> dict[tuple[str, str], Implementation]:
+def read_implementations() -> dict[tuple[str, str], Implementation]:
     """Our agents by published player and version of the program; the last one's have version ""."""
-    return {(row["player"], row["version"]): Implementation(**row) for row in _rows("players")}
+    return {(row["player"], row["version"]): Implementation(**row) for row in _read_rows("players")}
 
 
-def implementation(player: str, version: str) -> Implementation | None:
+def find_implementation(player: str, version: str) -> Implementation | None:
     """Our agents for a published player of a version of its program, which is the last one's if it has no other.
 
     None: the agent has the label of the player, and no difference between text and program is known.
     """
-    return implementations().get((player, version)) or implementations().get((player, ""))
+    return read_implementations().get((player, version)) or read_implementations().get((player, ""))
 
 
 @cache
-def notes() -> tuple[Note, ...]:
+def read_notes() -> tuple[Note, ...]:
     """All notes, in order."""
-    return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _rows("notes"))
+    return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _read_rows("notes"))
 
 
-def notes_on(figure: str) -> Sequence[Note]:
+def select_notes(figure: str) -> Sequence[Note]:
     """The notes on one figure, in order."""
-    return [note for note in notes() if figure in note.figures]
+    return [note for note in read_notes() if figure in note.figures]
 
 
-def _figure(row: dict[str, str]) -> PublishedFigure:
-    win = Span.read(row["win"])
+def _parse_published_rate(row: dict[str, str]) -> PublishedRate:
+    win = PercentRange.parse(row["win"])
     if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
         raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
-    read: dict[str, Any] = {"games": int(row["games"]), "win": win, "draw": Span.read(row["draw"])}
-    return PublishedFigure(**{each.name: read.get(each.name, row[each.name]) for each in fields(PublishedFigure)})
+    read: dict[str, Any] = {"games": int(row["games"]), "win": win, "draw": PercentRange.parse(row["draw"])}
+    return PublishedRate(**{each.name: read.get(each.name, row[each.name]) for each in fields(PublishedRate)})
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def _read_rows(name: str) -> Iterator[dict[str, str]]:
     text = (files("analytics.report.published") / f"{name}.csv").read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())

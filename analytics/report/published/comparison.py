@@ -8,13 +8,13 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
-from analytics.questions.columns import Cell, ResultColumn, Table, words
-from analytics.report.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
-from analytics.report.rendering import render
-from analytics.report.style import INK, inline
-from analytics.report.vega import Spec, category, data, end, layer, quantity
-from analytics.statistics.tally import DRAW, WIN, Estimate, Row, Tally, wilson
-from analytics.statistics.tally import Row as Counts
+from analytics.questions.columns import Cell, ResultColumn, Table, text_column
+from analytics.report.published import SEATS, Note, PublishedRate, Study, read_studies, select_notes
+from analytics.report.rendering import render_template
+from analytics.report.style import INK, render_inline_svg
+from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
+from analytics.statistics.tally import DRAW, WIN, Estimate, ResultCounts, Tally, wilson_interval
+from analytics.statistics.tally import ResultCounts as Counts
 
 LEGEND = (
     "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by "
@@ -25,7 +25,7 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class MeasuredFigure:
+class MeasuredRate:
     """The result of a published pairing, played by two of our agents."""
 
     player: str  # labels
@@ -37,38 +37,38 @@ class MeasuredFigure:
 
 
 @dataclass(frozen=True)
-class ComparedFigure:
+class ComparedRate:
     """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
 
-    figure: PublishedFigure
-    text: MeasuredFigure | None
-    code: MeasuredFigure | None
+    figure: PublishedRate
+    text: MeasuredRate | None
+    code: MeasuredRate | None
 
     @property
     def notes(self) -> Sequence[Note]:
-        return notes_on(self.figure.figure)
+        return select_notes(self.figure.figure)
 
 
-def measured_figure(figure: PublishedFigure, player: str, opponent: str, results: Counts) -> MeasuredFigure:
+def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: Counts) -> MeasuredRate:
     """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
-    rate = measured_rate(results, figure.draws_for)
+    rate = estimate_win_rate(results, figure.draws_for)
     games = sum(results)
-    return MeasuredFigure(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
+    return MeasuredRate(player, opponent, games, rate, results[DRAW] / max(1, games), is_in_agreement(figure, rate))
 
 
-NONE = "·"  # not known, or not played yet
+NOT_AVAILABLE = "·"  # not known, or not played yet
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """Comparisons and their notes, which are numbered in the order of their first use."""
 
-    comparisons: tuple[ComparedFigure, ...]
+    comparisons: tuple[ComparedRate, ...]
 
     @property
-    def studies(self) -> Iterator[tuple[Study, list[ComparedFigure]]]:
+    def studies(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
         """Each study that occurs, with its comparisons."""
-        for study in studies():
+        for study in read_studies():
             own = [each for each in self.comparisons if each.figure.study == study.study]
             if own:
                 yield study, own
@@ -78,36 +78,36 @@ class Reproduction:
         """The notes in the order of the figures that they explain; the first one has number 1."""
         return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
 
-    def columns(self, comparisons: Sequence[ComparedFigure]) -> dict[str, ResultColumn]:
+    def build_columns(self, comparisons: Sequence[ComparedRate]) -> dict[str, ResultColumn]:
         """Comparisons as columns of texts by name, those without any value left out; ``note`` has numbers of notes."""
         figures, ours = [each.figure for each in comparisons], [each.text or each.code for each in comparisons]
         pairs = [*zip(figures, ours, strict=True)]
         texts, codes = [each.text for each in comparisons], [each.code for each in comparisons]
-        drawn = [f"{of.draw.text} : {100 * one.draws:.1f}" if of.draw and one else NONE for of, one in pairs]
+        drawn = [f"{of.draw.text} : {100 * one.draws:.1f}" if of.draw and one else NOT_AVAILABLE for of, one in pairs]
         found = {
-            "figure": words("", [each.figure for each in figures]),
-            "player": words("player", [each.player for each in figures]),
-            "opponent": words("opponent", [each.opponent for each in figures]),
-            "seat": words("seat", [each.seat for each in figures]),
+            "figure": text_column("", [each.figure for each in figures]),
+            "player": text_column("player", [each.player for each in figures]),
+            "opponent": text_column("opponent", [each.opponent for each in figures]),
+            "seat": text_column("seat", [each.seat for each in figures]),
             "published": ResultColumn(
-                "published", [f"{each.win.text} ({interval(published_rate(each))})" for each in figures]
+                "published", [f"{each.win.text} ({format_interval(estimate_published_rate(each))})" for each in figures]
             ),
-            "text": ResultColumn("ours by the text", [_rate(one) for one in texts]),
-            "text_agrees": words("agrees", [_verdict(one) for one in texts]),
-            "code": ResultColumn("ours by the code", [_rate(one) for one in codes]),
-            "code_agrees": words("agrees", [_verdict(one) for one in codes]),
+            "text": ResultColumn("ours by the text", [_format_rate(one) for one in texts]),
+            "text_agrees": text_column("agrees", [_format_verdict(one) for one in texts]),
+            "code": ResultColumn("ours by the code", [_format_rate(one) for one in codes]),
+            "code_agrees": text_column("agrees", [_format_verdict(one) for one in codes]),
             "draws": ResultColumn("draws published : ours", drawn),
-            "games": ResultColumn("games", [f"{one.games:,}" if one else NONE for one in ours]),
-            "note": words("note", [" ".join(map(str, self.numbers(each))) for each in comparisons]),
-            "where": words("where published", ["; ".join(filter(None, (of.where, of.remark))) for of in figures]),
+            "games": ResultColumn("games", [f"{one.games:,}" if one else NOT_AVAILABLE for one in ours]),
+            "note": text_column("note", [" ".join(map(str, self.list_note_numbers(each))) for each in comparisons]),
+            "where": text_column("where published", ["; ".join(filter(None, (of.where, of.remark))) for of in figures]),
         }
-        return {name: column for name, column in found.items() if {*column.texts} - {"", NONE}}
+        return {name: column for name, column in found.items() if {*column.texts} - {"", NOT_AVAILABLE}}
 
-    def numbers(self, comparison: ComparedFigure) -> list[int]:
+    def list_note_numbers(self, comparison: ComparedRate) -> list[int]:
         """The numbers of the notes on a comparison."""
         return [1 + self.notes.index(note) for note in comparison.notes]
 
-    def summary(self) -> str:
+    def describe_agreement(self) -> str:
         """The number of figures that agree, in a sentence."""
         compared = [each for each in self.comparisons if each.text or each.code]
         text = sum(each.text is not None and each.text.agrees for each in compared)
@@ -118,116 +118,116 @@ class Reproduction:
         return f"{sentence}; {left} have not been played yet" if left else sentence
 
 
-def interval(estimate: Estimate) -> str:
+def format_interval(estimate: Estimate) -> str:
     """An interval of shares as percentages."""
     return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
-def _rate(one: MeasuredFigure | None) -> str:
-    return NONE if one is None else f"{100 * one.rate.mean:.1f} ({interval(one.rate)})"
+def _format_rate(one: MeasuredRate | None) -> str:
+    return NOT_AVAILABLE if one is None else f"{100 * one.rate.mean:.1f} ({format_interval(one.rate)})"
 
 
-def _verdict(one: MeasuredFigure | None) -> str:
-    return NONE if one is None else "yes" if one.agrees else "no"
+def _format_verdict(one: MeasuredRate | None) -> str:
+    return NOT_AVAILABLE if one is None else "yes" if one.agrees else "no"
 
 
-def document(reproduction: Reproduction, made: str) -> str:
+def render_markdown(reproduction: Reproduction, made: str) -> str:
     """All comparisons as a Markdown document; ``made`` says by which command."""
-    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.summary()}."]
+    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.describe_agreement()}."]
     for study, comparisons in reproduction.studies:
-        table = Table("", [*reproduction.columns(comparisons).values()]).markdown
+        table = Table("", [*reproduction.build_columns(comparisons).values()]).markdown
         parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
     if reproduction.notes:
         listed = enumerate(reproduction.notes, 1)
-        parts += ["## Notes", "\n".join(f"{number}. {noted(note)}" for number, note in listed)]
+        parts += ["## Notes", "\n".join(f"{number}. {format_note(note)}" for number, note in listed)]
     return "\n\n".join(parts) + "\n"
 
 
-def noted(note: Note) -> str:
+def format_note(note: Note) -> str:
     """A note after its certainty."""
     return f"{note.certainty.capitalize()}: {note.note}"
 
 
-NEAR = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
+AGREEMENT_MARGIN = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
 
 
-def results_in(tally: Tally, seat: str) -> Row:
+def count_results_in_seat(tally: Tally, seat: str) -> ResultCounts:
     """The first agent's (losses, draws, wins) in the games where it had ``seat``, a key of ``published.SEATS``."""
     losses, draws, wins = (sum(counts) for counts in zip(*(tally.results(each) for each in SEATS[seat]), strict=True))
     return losses, draws, wins
 
 
-def measured_rate(results: Row, draws_for: str) -> Estimate:
+def estimate_win_rate(results: ResultCounts, draws_for: str) -> Estimate:
     """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
 
     ``draws_for='player'``: drawn games count as won, as in a study that counts them for the player.
     """
     games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
-    return Estimate(won / games if games else 0.0, *wilson(won, games))
+    return Estimate(won / games if games else 0.0, *wilson_interval(won, games))
 
 
-def published_rate(figure: PublishedFigure) -> Estimate:
+def estimate_published_rate(figure: PublishedRate) -> Estimate:
     """The published share of games won with Wilson's interval for as many games.
 
     For a range: its middle, and an interval that covers those of both ends.
     """
     least, most = figure.win.least / 100, figure.win.most / 100
-    low, _ = wilson(least * figure.games, figure.games)
-    _, high = wilson(most * figure.games, figure.games)
+    low, _ = wilson_interval(least * figure.games, figure.games)
+    _, high = wilson_interval(most * figure.games, figure.games)
     return Estimate((least + most) / 2, low, high)
 
 
-def agrees(figure: PublishedFigure, ours: Estimate) -> bool:
+def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
     """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
-    theirs = published_rate(figure)
+    theirs = estimate_published_rate(figure)
     away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
-    return away <= NEAR + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
+    return away <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
 
 
 TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
 
 
-def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str:
+def render_page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str:
     """The page. ``made`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
-    return render(
+    return render_template(
         "reproduction.html",
         title="Published figures and ours",
         made=made,
         legend=LEGEND,
-        summary=reproduction.summary(),
+        summary=reproduction.describe_agreement(),
         studies=[
             {
                 "title": f"Study {study.study}: {study.title}",
                 "source": study.source,
                 "svg": plots.get(study.study),
-                "table": _table(reproduction, study, comparisons),
+                "table": _build_table(reproduction, study, comparisons),
             }
             for study, comparisons in reproduction.studies
         ],
-        notes=[noted(note) for note in reproduction.notes],
+        notes=[format_note(note) for note in reproduction.notes],
     )
 
 
-def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedFigure]) -> Table:
+def _build_table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedRate]) -> Table:
     """For our rates the labels of the agents appear as a hint."""
-    columns = reproduction.columns(comparisons)
+    columns = reproduction.build_columns(comparisons)
     cells = {
-        "text": _cells(columns, "text", hints=[_hint(each.text) for each in comparisons]),
-        "code": _cells(columns, "code", hints=[_hint(each.code) for each in comparisons]),
-        "text_agrees": _cells(columns, "text_agrees"),
-        "code_agrees": _cells(columns, "code_agrees"),
-        "note": [Cell("", notes=tuple(reproduction.numbers(each))) for each in comparisons],
+        "text": _build_cells(columns, "text", hints=[_format_hint(each.text) for each in comparisons]),
+        "code": _build_cells(columns, "code", hints=[_format_hint(each.code) for each in comparisons]),
+        "text_agrees": _build_cells(columns, "text_agrees"),
+        "code_agrees": _build_cells(columns, "code_agrees"),
+        "note": [Cell("", notes=tuple(reproduction.list_note_numbers(each))) for each in comparisons],
     }
     shown = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
     return Table(f"Study {study.study}: games won, in %", shown)
 
 
-def _cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
+def _build_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
     texts = columns[name].texts if name in columns else ()
     return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
 
 
-def _hint(ours: MeasuredFigure | None) -> str:
+def _format_hint(ours: MeasuredRate | None) -> str:
     return f"{ours.player} v {ours.opponent}" if ours else ""
 
 
@@ -236,38 +236,39 @@ COLOURS = [INK, "#0072b2", "#d55e00"]  # colour-blind readers can distinguish th
 SHAPES = ["diamond", "circle", "square"]
 ROW_HEIGHT = 30  # pixels
 WIDTH = 620
-LABELS = 260  # pixels: wide enough for every label, so that all charts have the same left edge
+LABEL_WIDTH = 260  # pixels: wide enough for every label, so that all charts have the same left edge
 
 
-def panels(reproduction: Reproduction) -> Mapping[str, str]:
+def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
     """A chart of each study as SVG for the middle of a page, by the study's letter."""
     return {
-        study.study: inline(chart(comparisons), f"study{study.study}-") for study, comparisons in reproduction.studies
+        study.study: render_inline_svg(build_chart(comparisons), f"study{study.study}-")
+        for study, comparisons in reproduction.studies
     }
 
 
-def chart(comparisons: Sequence[ComparedFigure]) -> Spec:
+def build_chart(comparisons: Sequence[ComparedRate]) -> Spec:
     """The comparisons of one study, one row each."""
-    names = [_name(each.figure) for each in comparisons]
-    labels = {"labelLimit": LABELS, "minExtent": LABELS, "grid": True, "tickBand": "extent"}
+    names = [_format_label(each.figure) for each in comparisons]
+    labels = {"labelLimit": LABEL_WIDTH, "minExtent": LABEL_WIDTH, "grid": True, "tickBand": "extent"}
     of_series = {"sort": SERIES, "title": None}
     scale, axis = {"domain": [0, 100], "nice": False}, {"values": [*range(0, 101, 10)]}
     reach = {
-        "x": quantity("low", scale=scale, axis=axis, title="games won, % (95 % interval)"),
-        "x2": end("high"),
+        "x": quantitative("low", scale=scale, axis=axis, title="games won, % (95 % interval)"),
+        "x2": range_end("high"),
     }
     point = {
-        "x": quantity("rate", scale=scale),
-        "shape": category("series", scale={"domain": SERIES, "range": SHAPES}, **of_series),
+        "x": quantitative("rate", scale=scale),
+        "shape": nominal("series", scale={"domain": SERIES, "range": SHAPES}, **of_series),
     }
     return {
         "width": WIDTH,
         "height": {"step": ROW_HEIGHT, "for": "position"},
-        "data": data(point for each in comparisons for point in _points(each)),
+        "data": inline_data(point for each in comparisons for point in _list_points(each)),
         "encoding": {
-            "y": category("figure", sort=names, title=None, axis=labels),
-            "yOffset": category("series", sort=SERIES, scale={"paddingOuter": 0.4}),
-            "color": category("series", scale={"domain": SERIES, "range": COLOURS}, **of_series),
+            "y": nominal("figure", sort=names, title=None, axis=labels),
+            "yOffset": nominal("series", sort=SERIES, scale={"paddingOuter": 0.4}),
+            "color": nominal("series", scale={"domain": SERIES, "range": COLOURS}, **of_series),
         },
         "layer": [
             layer("rule", reach, strokeWidth=2),
@@ -276,17 +277,17 @@ def chart(comparisons: Sequence[ComparedFigure]) -> Spec:
     }
 
 
-def _name(figure: PublishedFigure) -> str:
+def _format_label(figure: PublishedRate) -> str:
     seat = "" if figure.seat == "both" else f", {figure.seat if figure.seat.isalpha() else f'seat {figure.seat}'}"
     return f"{figure.figure}  {figure.player} v {figure.opponent}{seat}"
 
 
-def _points(comparison: ComparedFigure) -> list[dict[str, Any]]:
+def _list_points(comparison: ComparedRate) -> list[dict[str, Any]]:
     ours = [one.rate if one else None for one in (comparison.text, comparison.code)]
-    rates: list[Estimate | None] = [published_rate(comparison.figure), *ours]
+    rates: list[Estimate | None] = [estimate_published_rate(comparison.figure), *ours]
     return [
         {
-            "figure": _name(comparison.figure),
+            "figure": _format_label(comparison.figure),
             "series": series,
             "rate": 100 * rate.mean,
             "low": 100 * rate.low,

@@ -6,80 +6,83 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import Table, column, words
+from analytics.questions.columns import Table, number_column, text_column
 from analytics.report import style
-from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, numbered
+from analytics.report.reported_games import ReportData
+from analytics.report.section import ReportSection, number_figures
 from analytics.report.style import Figure
 from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
 
-MOST_POLICIES = 12  # of more the newest are shown
-MOST_ROWS = 400  # about, of the table of their values
+MAX_POLICIES = 12  # of more the newest are shown
+MAX_ROWS = 400  # about, of the table of their values
 
 
-class Curve(NamedTuple):
+class LearningCurve(NamedTuple):
     """A policy and the learning curve of its training."""
 
     card: PolicyCard
     rows: pl.DataFrame  # in the form of ``analytics.report.style.curve_svg``
 
 
-def learning_curves(chosen: ReportedGames) -> ReportSection:
+def build_learning_section(chosen: ReportData) -> ReportSection:
     """The learning curves of the policies that learned in these runs."""
-    found = curves(chosen)
+    found = load_curves(chosen)
     if not found:
         return ReportSection(missing="no policy was learned in these runs")
-    count = len(cards_of(chosen))
+    count = len(select_cards(chosen))
     newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
     note = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
         f"interval, or fitness by generation.{newest}"
     )
-    figures = [learning_figure(each) for each in found if not each.rows.is_empty()]
-    return ReportSection(note, figures=numbered("learning", figures), numbers=_numbers(found))
+    figures = [build_learning_figure(each) for each in found if not each.rows.is_empty()]
+    return ReportSection(note, figures=number_figures("learning", figures), numbers=_build_numbers_table(found))
 
 
-def _numbers(found: list[Curve]) -> Table:
+def _build_numbers_table(found: list[LearningCurve]) -> Table:
     """The values of the curves; of long ones every second step, or every third and so on."""
     frame = learning_frame(found)
     step = pl.int_range(pl.len()).over("policy_id", "series")
-    rows = frame.filter(step % (1 + len(frame) // MOST_ROWS) == 0)
-    columns = [words(name, rows[name]) for name in ("policy", "series")]
-    columns += [column("step", rows["step"]), column("value", rows["value"], "{:.4g}".format)]
+    rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
+    columns = [text_column(name, rows[name]) for name in ("policy", "series")]
+    columns += [number_column("step", rows["step"]), number_column("value", rows["value"], "{:.4g}".format)]
     return Table("Values of the curves", columns)
 
 
-def learning_figure(curve: Curve) -> Figure:
+def build_learning_figure(curve: LearningCurve) -> Figure:
     """The figure of a learning curve."""
     card, learned = curve.card, curve.card.learned
     note = f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, {learned['games']:,} games"
     size = style.PANEL_WIDTH - 15, style.PANEL_HEIGHT
-    return Figure(f"{card.name}, {learned['trainer']}", style.curve_chart(curve.rows, *size), note=note)
+    return Figure(f"{card.name}, {learned['trainer']}", style.build_curve_chart(curve.rows, *size), note=note)
 
 
-def cards_of(chosen: ReportedGames) -> list[PolicyCard]:
+def select_cards(chosen: ReportData) -> list[PolicyCard]:
     """The policies that learned in one of the chosen runs and keep a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
     """
     return [
         card
-        for card in policy_cards.cards(chosen.opened.archive)
+        for card in policy_cards.load_cards(chosen.opened.archive)
         if set(card.learned["run_ids"]) & chosen.records.keys() and "curve.parquet" in card.files
     ]
 
 
-def curves(chosen: ReportedGames) -> list[Curve]:
+def load_curves(chosen: ReportData) -> list[LearningCurve]:
     """The curves of the newest ``MOST_POLICIES`` of ``cards_of``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
     archive = chosen.opened.archive
-    return [Curve(card, policy_store.read_table(archive, card, "curve")) for card in cards_of(chosen)[-MOST_POLICIES:]]
+    return [
+        LearningCurve(card, policy_store.read_table(archive, card, "curve"))
+        for card in select_cards(chosen)[-MAX_POLICIES:]
+    ]
 
 
-def learning_frame(found: list[Curve]) -> pl.DataFrame:
+def learning_frame(found: list[LearningCurve]) -> pl.DataFrame:
     """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), ``value`` (Float64).
 
     ``step`` is the number of games learned from, or of the generation or pass; ``series`` is ``win_rate`` or the name
@@ -87,7 +90,7 @@ def learning_frame(found: list[Curve]) -> pl.DataFrame:
     """
     parts = [pl.DataFrame(schema=CURVES)]
     for card, curve in found:
-        rows = _by_stage(curve) if "pass" in curve.columns else curve
+        rows = _pivot_passes(curve) if "pass" in curve.columns else curve
         by_games = "win_rate" in rows.columns
         step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")
         lines = [name for name, kind in rows.schema.items() if kind == pl.Float64]
@@ -98,7 +101,7 @@ def learning_frame(found: list[Curve]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _by_stage(rows: pl.DataFrame) -> pl.DataFrame:
+def _pivot_passes(rows: pl.DataFrame) -> pl.DataFrame:
     """A curve by passes as one by generations, with a column for each error and number of pieces."""
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()

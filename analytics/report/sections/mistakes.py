@@ -5,18 +5,18 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.questions.columns import decision_columns
-from analytics.questions.mistakes import decision_summaries
+from analytics.questions.mistakes import summarise_decisions
 from analytics.report import style
-from analytics.report.reported_games import ReportedGames
+from analytics.report.reported_games import ReportData
 from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure
-from analytics.report.vega import Spec, category, data, end, layer, quantity
+from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 
 KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there
 
 
-def mistakes(chosen: ReportedGames) -> ReportSection:
+def build_mistakes_section(chosen: ReportData) -> ReportSection:
     """The regret and the blunders of agents, in all and by ply."""
     totals = mistakes_frame(chosen, by_ply=False)
     if totals.is_empty():
@@ -31,32 +31,34 @@ def mistakes(chosen: ReportedGames) -> ReportSection:
         agent_table(chosen, caption, frame, decision_columns(frame)[1:])
         for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], _figures(by_ply, chosen), tables[1])
+    return ReportSection(note, tables[0], _build_figures(by_ply, chosen), tables[1])
 
 
-def mistakes_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
+def mistakes_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
     """The agents that are shown, in the columns of ``decision_summaries``. No rows where nothing was judged."""
-    found = decision_summaries(chosen.opened, chosen.selection.condition, by_ply, chosen.names)
-    return chosen.by_rank(found.filter(pl.col("agent").is_in(chosen.agents)))
+    found = summarise_decisions(chosen.opened, chosen.selection.condition, by_ply, chosen.agent_names)
+    return chosen.sort_by_rank(found.filter(pl.col("agent").is_in(chosen.agents)))
 
 
-def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
+def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
     """A figure an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
-    return agent_figures(chosen, "mistakes", cut, _lines, top)
+    return agent_figures(chosen, "mistakes", cut, _build_chart, top)
 
 
-def _lines(rows: pl.DataFrame, colour: str, top: float) -> Spec:
-    height = quantity("blunders", title="blunders", axis=style.SHARE_AXIS, scale={"domain": [0, top], "nice": False})
-    dashes = category("kind", scale={"domain": KINDS, "range": [[1, 0], [4, 3]]}, legend=None)
-    shapes = category("kind", scale={"domain": KINDS, "range": ["circle", "square"]}, legend=None)
-    band = {"y": quantity("blunders_low", title="blunders"), "y2": end("blunders_high")}
+def _build_chart(rows: pl.DataFrame, colour: str, top: float) -> Spec:
+    height = quantitative(
+        "blunders", title="blunders", axis=style.SHARE_AXIS, scale={"domain": [0, top], "nice": False}
+    )
+    dashes = nominal("kind", scale={"domain": KINDS, "range": [[1, 0], [4, 3]]}, legend=None)
+    shapes = nominal("kind", scale={"domain": KINDS, "range": ["circle", "square"]}, legend=None)
+    band = {"y": quantitative("blunders_low", title="blunders"), "y2": range_end("blunders_high")}
     return {
         **style.PANEL,
-        "data": data(rows),
-        "encoding": {"x": style.by_ply(0), "detail": category("kind")},
+        "data": inline_data(rows),
+        "encoding": {"x": style.ply_axis(0), "detail": nominal("kind")},
         "layer": [
             layer("area", band, color=colour, opacity=0.16),
             layer("line", {"y": height, "strokeDash": dashes}, color=colour, strokeWidth=2),

@@ -7,48 +7,56 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import Cell, ResultColumn, Table, column, intervals, percent, words
+from analytics.questions.columns import (
+    Cell,
+    ResultColumn,
+    Table,
+    format_percent,
+    interval_column,
+    number_column,
+    text_column,
+)
 from analytics.report import style
-from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, numbered
-from analytics.report.style import Drawing, Figure
-from analytics.statistics.tally import quantile
+from analytics.report.reported_games import ReportData
+from analytics.report.section import ReportSection, number_figures
+from analytics.report.style import Figure, SvgPicture
+from analytics.statistics.tally import normal_quantile
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE
 
 PLIES = 3  # the first ones: later, positions differ too much to compare a cell or a piece alone
-TILE = 38  # pixels: the widest number, five letters, leaves a margin
-PIECE = 20  # pixels of its picture
+TILE_SIZE = 38  # pixels: the widest number, five letters, leaves a margin
+PIECE_SIZE = 20  # pixels of its picture
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
-MOST_SHADE = 0.5  # opacity of a tile: its number can be read on it, on light and on dark paper
-ENOUGH = 100  # games that a tile needs for its score to set the scale of the colours
-OFTEN = 0.25  # the share that has the full colour, unless a tile has more: equal shares stay pale
-EVERYBODY = ""  # stands for all agents together
+MAX_SHADE = 0.5  # opacity of a tile: its number can be read on it, on light and on dark paper
+ENOUGH_GAMES = 100  # games that a tile needs for its score to set the scale of the colours
+FULL_COLOUR_SHARE = 0.25  # the share that has the full colour, unless a tile has more: equal shares stay pale
+ALL_AGENTS = ""  # stands for all agents together
 
 
-class Kind(NamedTuple):
+class DecisionKind(NamedTuple):
     """The kind of choice: cells or pieces."""
 
-    question: str
+    query_name: str
     column: str
     what: str
-    text: Callable[[int], str]  # of a choice
+    format_choice: Callable[[int], str]  # of a choice
 
 
-PLACEMENTS = Kind("first_placements", "cell", "placement", format_cell)
-GIFTS = Kind("first_gifts", "piece", "gift", format_piece)
+PLACEMENTS = DecisionKind("first_placements", "cell", "placement", format_cell)
+GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
-def first_placements(chosen: ReportedGames) -> ReportSection:
+def build_placements_section(chosen: ReportData) -> ReportSection:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
         "draw counts half. First all agents together, by ply; then the first ply of each agent in seat 1."
     )
-    return _section(chosen, PLACEMENTS, note)
+    return _build_section(chosen, PLACEMENTS, note)
 
 
-def first_gifts(chosen: ReportedGames) -> ReportSection:
+def build_gifts_section(chosen: ReportData) -> ReportSection:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
@@ -56,31 +64,34 @@ def first_gifts(chosen: ReportedGames) -> ReportSection:
         "have a hole. "
         "By symmetry no first gift is better than another: what differs is how agents answer it."
     )
-    return _section(chosen, GIFTS, note)
+    return _build_section(chosen, GIFTS, note)
 
 
-def _section(chosen: ReportedGames, kind: Kind, note: str) -> ReportSection:
+def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> ReportSection:
     frame = openings_frame(chosen, kind)
     if frame.is_empty():
         return ReportSection(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
     imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
-    agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(EVERYBODY, "all agents"))).to_series()
-    choices = [Cell(kind.text(each), piece=each if kind is GIFTS else None) for each in frame[kind.column]]
+    agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
+    choices = [Cell(kind.format_choice(each), piece=each if kind is GIFTS else None) for each in frame[kind.column]]
     columns = [
-        words("rules, agent", agents),
-        column("ply", frame["ply"]),
+        text_column("rules, agent", agents),
+        number_column("ply", frame["ply"]),
         ResultColumn(kind.column, choices),
-        column("games", frame["games"]),
-        column("share, %", frame["share"], percent),
-        column("score, %", frame["score"], percent),
-        intervals(frame["low"], frame["high"]),
+        number_column("games", frame["games"]),
+        number_column("share, %", frame["share"], format_percent),
+        number_column("score, %", frame["score"], format_percent),
+        interval_column(frame["low"], frame["high"]),
     ]
-    figures, numbers = numbered(kind.column, _figures(frame, kind, chosen)), Table(f"First {kind.what}s", columns)
+    figures, numbers = (
+        number_figures(kind.column, _build_figures(frame, kind, chosen)),
+        Table(f"First {kind.what}s", columns),
+    )
     return ReportSection(note + left_out, figures=figures, numbers=numbers)
 
 
-def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
+def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
     There is a row for each rules, agent that is shown, ply and choice. The agent ``EVERYBODY`` is all agents together,
@@ -88,7 +99,7 @@ def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
     ``draws``, ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64);
     ``score`` (1 won, 1/2 drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
-    found = chosen.ask(kind.question).join(chosen.players(), on=("run_id", "pairing", "game"))
+    found = chosen.run_named_query(kind.query_name).join(chosen.players_frame(), on=("run_id", "pairing", "game"))
     placing = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
     chose = pl.when(gave).then(1 - placing).otherwise(placing)
@@ -103,7 +114,7 @@ def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
     shown = choices.filter(pl.col("agent").is_in(chosen.agents))
-    together = choices.with_columns(agent=pl.lit(EVERYBODY)).select(shown.columns)
+    together = choices.with_columns(agent=pl.lit(ALL_AGENTS)).select(shown.columns)
     counted = (
         pl.concat([together, shown])
         .group_by("rules", "agent", "ply", kind.column)
@@ -111,14 +122,16 @@ def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
         .sort("rules", "agent", "ply", kind.column)
     )
-    return _with_means(chosen.by_rank(counted, "rules"))
+    return _add_means(chosen.sort_by_rank(counted, "rules"))
 
 
-def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
+def _add_means(counted: pl.DataFrame) -> pl.DataFrame:
     mean = (pl.col("wins") - pl.col("losses")) / pl.col("games")
     spread = ((pl.col("wins") + pl.col("losses")) / pl.col("games") - mean**2).clip(0)
-    reach = quantile() * (spread / pl.col("games")).sqrt()
-    wilson = 2 * quantile() ** 2 / (pl.col("games") + quantile() ** 2)  # where all won or all lost, as in mean_score
+    reach = normal_quantile() * (spread / pl.col("games")).sqrt()
+    wilson = (
+        2 * normal_quantile() ** 2 / (pl.col("games") + normal_quantile() ** 2)
+    )  # where all won or all lost, as in mean_score
     reach = pl.when(mean.abs() == 1).then(wilson).otherwise(reach)
     return counted.with_columns(
         share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
@@ -128,51 +141,51 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _figures(frame: pl.DataFrame, kind: Kind, chosen: ReportedGames) -> list[Figure]:
+def _build_figures(frame: pl.DataFrame, kind: DecisionKind, chosen: ReportData) -> list[Figure]:
     """The first plies of all agents together, then the first ply of each agent; per figure two 4 x 4 boards."""
-    frequent = (2 * frame.filter(pl.col("games") >= ENOUGH)["score"] - 1).abs().max()
+    frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
     figures = []
     for (rules, agent, ply), rows in frame.group_by("rules", "agent", "ply", maintain_order=True):
-        if agent == EVERYBODY or ply == 0:
-            what = f"all agents, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
+        if agent == ALL_AGENTS or ply == 0:
+            what = f"all agents, {kind.what} of ply {ply}" if agent == ALL_AGENTS else f"{agent}"
             titled = f"{what}, {rules}" if several else what
-            colour = None if agent == EVERYBODY else chosen.colour(str(agent))
-            figures.append(Figure(titled, _boards(rows, kind, reach), colour=colour))
+            colour = None if agent == ALL_AGENTS else chosen.find_colour(str(agent))
+            figures.append(Figure(titled, _render_boards(rows, kind, reach), colour=colour))
     return figures
 
 
-def _boards(rows: pl.DataFrame, kind: Kind, reach: float) -> Drawing:
+def _render_boards(rows: pl.DataFrame, kind: DecisionKind, reach: float) -> SvgPicture:
     """The shares of the cells or pieces that were chosen and, beside them, the scores."""
     found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
-    most = max(OFTEN, *(row["share"] for row in found.values()))
-    shapes, right = [], (SIDE + GAP) * TILE
+    most = max(FULL_COLOUR_SHARE, *(row["share"] for row in found.values()))
+    shapes, right = [], (SIDE + GAP) * TILE_SIZE
     for left, heading in ((0, "how often, %"), (right, "score, %")):
-        shapes.append(style.text_at(left, HEADING * TILE / 2 + 3, heading, 11))
+        shapes.append(style.render_text(left, HEADING * TILE_SIZE / 2 + 3, heading, 11))
     for each in range(SIDE * SIDE):
         known = found.get(each)
         share, score = (known["share"], known["score"]) if known else (0.0, None)
-        shapes.append(_tile(kind, each, 0, _percent(share) if known else "0", share / most))
+        shapes.append(_render_tile(kind, each, 0, _format_percent(share) if known else "0", share / most))
         away = 0.0 if score is None else (2 * score - 1) / reach
-        shapes.append(_tile(kind, each, right, "" if score is None else _percent(score), away))
-    return Drawing("".join(shapes), (2 * SIDE + GAP) * TILE, (SIDE + HEADING) * TILE)
+        shapes.append(_render_tile(kind, each, right, "" if score is None else _format_percent(score), away))
+    return SvgPicture("".join(shapes), (2 * SIDE + GAP) * TILE_SIZE, (SIDE + HEADING) * TILE_SIZE)
 
 
-def _tile(kind: Kind, each: int, left: float, text: str, shade: float) -> str:
+def _render_tile(kind: DecisionKind, each: int, left: float, text: str, shade: float) -> str:
     """A cell or a piece with its name and a number, on a colour from orange (-1) to blue (1)."""
-    x, y = left + each % SIDE * TILE, (HEADING + each // SIDE) * TILE
-    colour, opacity = style.SECOND if shade < 0 else style.FIRST, MOST_SHADE * min(1.0, abs(shade))
+    x, y = left + each % SIDE * TILE_SIZE, (HEADING + each // SIDE) * TILE_SIZE
+    colour, opacity = style.SECOND_COLOUR if shade < 0 else style.FIRST_COLOUR, MAX_SHADE * min(1.0, abs(shade))
     fill = f'fill="{colour}" fill-opacity="{opacity:.3g}" stroke="{style.FAINT}" stroke-width="0.5"'
-    shapes = [f'<rect x="{x:g}" y="{y:g}" width="{TILE}" height="{TILE}" {fill}/>']
+    shapes = [f'<rect x="{x:g}" y="{y:g}" width="{TILE_SIZE}" height="{TILE_SIZE}" {fill}/>']
     if kind is GIFTS:
-        corner = f'x="{x + 0.72 * TILE - PIECE / 2:g}" y="{y + 0.28 * TILE - PIECE / 2:g}"'
-        shapes.append(f'<use href="#piece-{each}" {corner} width="{PIECE}" height="{PIECE}"/>')
-    shapes.append(style.text_at(x + 3, y + 10.7, kind.text(each), 9))
+        corner = f'x="{x + 0.72 * TILE_SIZE - PIECE_SIZE / 2:g}" y="{y + 0.28 * TILE_SIZE - PIECE_SIZE / 2:g}"'
+        shapes.append(f'<use href="#piece-{each}" {corner} width="{PIECE_SIZE}" height="{PIECE_SIZE}"/>')
+    shapes.append(style.render_text(x + 3, y + 10.7, kind.format_choice(each), 9))
     if text:
-        shapes.append(style.text_at(x + TILE / 2, y + 0.8 * TILE, text, 10, more=' text-anchor="middle"'))
+        shapes.append(style.render_text(x + TILE_SIZE / 2, y + 0.8 * TILE_SIZE, text, 10, more=' text-anchor="middle"'))
     return "".join(shapes)
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f}" if share < 0.9995 else "100"

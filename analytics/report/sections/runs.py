@@ -4,49 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analytics.questions.columns import Cell, ResultColumn, Table, column, words
-from analytics.questions.selection import repeated_games
-from analytics.report.reported_games import ReportedGames
+from analytics.questions.columns import Cell, ResultColumn, Table, number_column, text_column
+from analytics.questions.selection import describe_repeated_games
+from analytics.report.reported_games import ReportData
 from analytics.report.section import ReportSection
 from analytics.store.records import RunRecord
 
-MOST_RUNS = 50  # rows
+MAX_RUNS = 50  # rows
 
 
-def runs(chosen: ReportedGames) -> ReportSection:
+def build_runs_section(chosen: ReportData) -> ReportSection:
     """The runs that the games come from, and the parameters of their agents."""
     records = list(chosen.records.values())
-    rows = list(zip(records, chosen.selection.counts, strict=True))[:MOST_RUNS]
+    rows = list(zip(records, chosen.selection.counts, strict=True))[:MAX_RUNS]
     columns = [
         _code_column("run", [record.run_id for record, _ in rows]),
-        words("begun", [record.created[:10] for record, _ in rows]),
-        words("rules", [record.rules.name for record, _ in rows]),
-        column("games", [games for _, games in rows]),
-        column("seed", [record.spec["seed"] for record, _ in rows], str),
-        column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
-        words("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
-        words("agents", [", ".join(record.labels) for record, _ in rows]),
-        _code_column("code", [_code(record) for record, _ in rows]),
+        text_column("begun", [record.created[:10] for record, _ in rows]),
+        text_column("rules", [record.rules.name for record, _ in rows]),
+        number_column("games", [games for _, games in rows]),
+        number_column("seed", [record.spec["seed"] for record, _ in rows], str),
+        number_column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
+        text_column("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
+        text_column("agents", [", ".join(record.labels) for record, _ in rows]),
+        _code_column("code", [_format_code(record) for record, _ in rows]),
         _code_column("command", [record.command for record, _ in rows]),
     ]
-    oldest = [f"The oldest {MOST_RUNS} of {len(records)} runs."] if len(records) > MOST_RUNS else []
-    notes = [*chosen.names.notes, *repeated_games(chosen.opened, chosen.records)]
+    oldest = [f"The oldest {MAX_RUNS} of {len(records)} runs."] if len(records) > MAX_RUNS else []
+    notes = [*chosen.agent_names.notes, *describe_repeated_games(chosen.opened, chosen.records)]
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in notes)])
     table = Table("Runs of the chosen games", columns)
-    return ReportSection(note, table, numbers=_parameters([record for record, _ in rows]))
+    return ReportSection(note, table, numbers=_build_parameters_table([record for record, _ in rows]))
 
 
 def _code_column(heading: str, texts: Iterable[str]) -> ResultColumn:
-    return words(heading, [Cell(text, code=True) for text in texts])
+    return text_column(heading, [Cell(text, code=True) for text in texts])
 
 
-def _code(record: RunRecord) -> str:
+def _format_code(record: RunRecord) -> str:
     """The version and the fingerprint of the code that played a run."""
     known = (str(record.code.get(name, "")) for name in ("version", "fingerprint"))
     return " ".join(filter(None, known))
 
 
-def _parameters(records: Iterable[RunRecord]) -> Table:
+def _build_parameters_table(records: Iterable[RunRecord]) -> Table:
     """Each agent of some runs with all of its parameters, those that its label leaves out too."""
     agents = dict.fromkeys(
         (
@@ -58,4 +58,7 @@ def _parameters(records: Iterable[RunRecord]) -> Table:
         for agent in record.spec["agents"]
     )
     labels, settings, codes = zip(*sorted(agents), strict=True)
-    return Table("Agents of these runs", [words("agent", labels), words("parameters", settings), words("code", codes)])
+    return Table(
+        "Agents of these runs",
+        [text_column("agent", labels), text_column("parameters", settings), text_column("code", codes)],
+    )

@@ -9,72 +9,73 @@ from typing import Any
 import polars as pl
 
 from analytics.questions.columns import (
-    ITSELF,
+    DIAGONAL,
     MISSING,
     Cell,
     ResultColumn,
     Table,
-    column,
+    format_percent_tenths,
+    number_column,
     opponent_columns,
     pairing_columns,
     rating_columns,
     standing_columns,
     superiority_columns,
-    tenths_of_percent,
-    words,
+    text_column,
 )
 from analytics.questions.pairings import Crosstable, pairings_frame
-from analytics.questions.pairings import crosstable as crosstable_of
-from analytics.questions.ratings import Ratings, rate
+from analytics.questions.pairings import build_crosstable as crosstable_of
+from analytics.questions.ratings import Ratings, fit_ratings
 from analytics.report import style
-from analytics.report.reported_games import ReportedGames
+from analytics.report.reported_games import ReportData
 from analytics.report.section import ReportSection, agent_cells, agent_table
 from analytics.report.style import Figure
-from analytics.report.vega import Spec, category, data, end, layer, quantity
+from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 
 NOBODY_MET = "no two different agents played each other"
-ROW, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
-LABEL = 30  # letters of a line of a label: with the number beside it as wide as the panel
+ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
+LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as wide as the panel
 
 
-def crosstable(chosen: ReportedGames) -> ReportSection:
+def build_crosstable_section(chosen: ReportData) -> ReportSection:
     """The score of each agent against each other one."""
-    frame = standings(chosen).frame()
+    frame = compute_standings(chosen).to_frame()
     if frame.is_empty():
         return ReportSection(missing=NOBODY_MET)
     agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
     tinted = [
-        ResultColumn(str(rank), _tinted(column, frame[f"v {column.heading}"])) for rank, column in enumerate(against, 1)
+        ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
+        for rank, column in enumerate(against, 1)
     ]
-    columns = [words("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
+    columns = [text_column("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
-        f"Intervals are normal, over {_unit(chosen)}."
+        f"Intervals are normal, over {_describe_variance_unit(chosen)}."
     )
     met = [each for each in chosen.results if {each.first, each.second} <= {*agents} and each.first != each.second]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
     return ReportSection(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
-def standings(chosen: ReportedGames) -> Crosstable:
+def compute_standings(chosen: ReportData) -> Crosstable:
     """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
-    ranked = crosstable_of(chosen.results, chosen.shared).standings
+    ranked = crosstable_of(chosen.results, chosen.shared_openings).standings
     return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
 
 
-def _unit(chosen: ReportedGames) -> str:
+def _describe_variance_unit(chosen: ReportData) -> str:
     """The unit of variance of the crosstable, with the reason for it."""
-    if chosen.shared is not None:
+    if chosen.shared_openings is not None:
         return "openings, since pairings of one seed share them"
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
 
 
-def _tinted(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
+def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
     """The scores against one agent, on the colour of a win or of a loss."""
     return [
-        Cell("", hint="itself", itself=True)
-        if text == ITSELF
+        Cell("", hint="itself", is_diagonal=True)
+        if text == DIAGONAL
         else Cell(text, hint="never met")
         if score is None
         else Cell(text, tint=2 * score - 1)
@@ -82,37 +83,40 @@ def _tinted(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
     ]
 
 
-def ratings(chosen: ReportedGames) -> ReportSection:
+def build_ratings_section(chosen: ReportData) -> ReportSection:
     """The strength of each agent."""
-    fit = fitted(chosen)
+    fit = fit_report_ratings(chosen)
     if fit is None:
         return ReportSection(missing=NOBODY_MET)
     frame = ratings_frame(fit)
-    above = column("above the next, %", frame["above_next"], tenths_of_percent)
+    above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
     table = agent_table(chosen, "Ratings in Elo", frame, [*rating_columns(frame), above])
     mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if fit.groups > 1 else 'the agents'} is 0, intervals are from resampled "
-        f"{'openings' if chosen.shared else 'pairs'}. Above the next: how likely an agent is stronger than the one "
-        f"below it. {' '.join(fit.sentences(mover_chooses))}"
+        f"{'openings' if chosen.shared_openings else 'pairs'}. Above the next: how likely an agent is stronger than the one "
+        f"below it. {' '.join(fit.describe(mover_chooses))}"
     )
-    numbers = Table("Probability of being above the other, in %", [words("agent", frame["agent"]), *_above(fit)])
-    figure = Figure("Ratings with their 95 % intervals", _dots(frame, chosen), f"ratings-{chosen.rules[0]}-0-")
-    return ReportSection(note, table, [figure], numbers, beside=True)
+    numbers = Table(
+        "Probability of being above the other, in %",
+        [text_column("agent", frame["agent"]), *_rank_superiority_columns(fit)],
+    )
+    figure = Figure("Ratings with their 95 % intervals", _build_chart(frame, chosen), f"ratings-{chosen.rules[0]}-0-")
+    return ReportSection(note, table, [figure], numbers, side_by_side=True)
 
 
-def _above(fit: Ratings) -> list[ResultColumn]:
+def _rank_superiority_columns(fit: Ratings) -> list[ResultColumn]:
     """The columns of the other agents, best first, with their ranks as headings."""
-    return [each._replace(heading=f"> {rank}") for rank, each in enumerate(superiority_columns(fit.frame()), 1)]
+    return [each._replace(heading=f"> {rank}") for rank, each in enumerate(superiority_columns(fit.to_frame()), 1)]
 
 
-def fitted(chosen: ReportedGames) -> Ratings | None:
+def fit_report_ratings(chosen: ReportData) -> Ratings | None:
     """The joint fit over the games between agents that are shown; None if no two of them played each other."""
     shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
     if not any(first != second for first, second in shown):
         return None
-    return rate(shown, shared=chosen.shared)
+    return fit_ratings(shown, shared=chosen.shared_openings)
 
 
 def ratings_frame(fit: Ratings) -> pl.DataFrame:
@@ -122,7 +126,7 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     pairs); ``games``, ``group`` (Int64); ``bounded`` (Boolean); ``above_next`` (Float64). ``above_next`` is the
     probability that the agent is above the next one of its group, null for the last.
     """
-    frame = fit.frame()
+    frame = fit.to_frame()
     following = [*zip(frame["agent"][1:], frame["group"][1:], strict=True), ("", -1)]
     above = [
         row[f"above {agent}"] if group == row["group"] else None
@@ -132,37 +136,39 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _dots(frame: pl.DataFrame, chosen: ReportedGames) -> Spec:
+def _build_chart(frame: pl.DataFrame, chosen: ReportData) -> Spec:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
-    labels = [style.wrap(agent, LABEL) for agent in frame["agent"]]
-    step = ROW + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
+    labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
+    step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
-        _rated(row, lines, index, step) | {"colour": style.AGENTS[chosen.colour(row["agent"])][0]}
-        for index, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
+        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[chosen.find_colour(row["agent"])][0]}
+        for index, (row, lines) in enumerate(zip(_clip_infinite_ends(frame).to_dicts(), labels, strict=True))
     ]
     height = step * len(rows)
-    below, above = (quantity(name, axis=None, scale={"domain": [height, 0], "nice": False}) for name in ("dot", "top"))
+    below, above = (
+        quantitative(name, axis=None, scale={"domain": [height, 0], "nice": False}) for name in ("dot", "top")
+    )
     across = {"title": "Elo", "scale": {"zero": False, "nice": False, "padding": 8}, "axis": {"grid": False}}
-    known = {"y": below, "color": category("colour", scale=None)}
+    known = {"y": below, "color": nominal("colour", scale=None)}
     bounded = {"transform": [{"filter": "isValid(datum.elo)"}]}
-    reach = {**known, "x": quantity("low", **across), "x2": end("high")}
+    reach = {**known, "x": quantitative("low", **across), "x2": range_end("high")}
     text = {"baseline": "top", "fontSize": 11, "color": style.INK}
-    names = {"y": above, "x": {"value": 0}, "text": category("label")}
-    numbers = {"y": above, "x": {"value": style.PANEL_WIDTH}, "text": category("number")}
+    names = {"y": above, "x": {"value": 0}, "text": nominal("label")}
+    numbers = {"y": above, "x": {"value": style.PANEL_WIDTH}, "text": nominal("number")}
     return {
         "width": style.PANEL_WIDTH,
         "height": height,
-        "data": data(rows),
+        "data": inline_data(rows),
         "layer": [
             bounded | layer("rule", reach, strokeWidth=2),
-            bounded | layer("point", {**known, "x": quantity("elo", **across)}, size=60, filled=True, opacity=1),
+            bounded | layer("point", {**known, "x": quantitative("elo", **across)}, size=60, filled=True, opacity=1),
             layer("text", names, align="left", lineHeight=LABEL_LINE, **text),
             layer("text", numbers, align="right", **text),
         ],
     }
 
 
-def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:
+def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
     """The ratings, null for those without a bound; an interval without an end reaches to the last value on its side."""
     names = ("elo", "low", "high")
     values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]
@@ -171,8 +177,8 @@ def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(finite).then(ends).otherwise(None).name.keep())
 
 
-def _rated(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
+def _build_chart_row(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
     """A row of the picture: its values, its texts, and where they stand from the top, in pixels."""
-    number = style.signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
+    number = style.format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
     ends = {name: row[name] for name in ("elo", "low", "high")}
     return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.questions.columns import ResultColumn, column
+from analytics.questions.columns import ResultColumn, number_column
 from analytics.report import style
-from analytics.report.reported_games import ReportedGames
+from analytics.report.reported_games import ReportData
 from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure
-from analytics.report.vega import Spec, data, layer, quantity
+from analytics.report.vega import Spec, inline_data, layer, quantitative
 
 # A row for each turn; result and exact value are those of its agent.
 TURNS = """
@@ -27,7 +27,7 @@ MEANS = """
 """
 
 
-def thoughts(chosen: ReportedGames) -> ReportSection:
+def thoughts(chosen: ReportData) -> ReportSection:
     """The results that the agents expected of their turns."""
     totals = thoughts_frame(chosen, by_ply=False)
     if totals.is_empty():
@@ -39,30 +39,30 @@ def thoughts(chosen: ReportedGames) -> ReportSection:
         "clock. Solid lines are what the agent expected of its turns, dashed ones their exact values."
     )
     tables = [
-        agent_table(chosen, caption, frame, _columns(frame))
+        agent_table(chosen, caption, frame, _build_columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], _figures(by_ply, chosen), tables[1])
+    return ReportSection(note, tables[0], _build_figures(by_ply, chosen), tables[1])
 
 
-def _columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     return [
-        *([column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []),
-        column("turns", frame["turns"]),
-        column("with a value", frame["told"]),
-        *(column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
-        column("error", frame["error"], "{:.3f}".format),
-        column("exact", frame["exact"], "{:+.3f}".format),
-        column("mean, s", frame["seconds"], "{:.3g}".format),
-        column("slowest, s", frame["slowest"], "{:.3g}".format),
+        *([number_column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []),
+        number_column("turns", frame["turns"]),
+        number_column("with a value", frame["told"]),
+        *(number_column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
+        number_column("error", frame["error"], "{:.3f}".format),
+        number_column("exact", frame["exact"], "{:+.3f}".format),
+        number_column("mean, s", frame["seconds"], "{:.3g}".format),
+        number_column("slowest, s", frame["slowest"], "{:.3g}".format),
     ]
 
 
-def thoughts_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
+def thoughts_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
     """A row for each agent that is shown and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
     turns = TURNS.format(condition=f"\n{chosen.selection.condition}\n")
     rows = chosen.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
-    names = [chosen.names.name(*each) for each in rows.select("run_id", "agent").iter_rows()]
+    names = [chosen.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
     named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
     sums = ("turns", "told", "value", "result", "squares", "judged", "exact", "seconds")
     totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
@@ -77,24 +77,24 @@ def thoughts_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
         mean("seconds", "turns"),
         error=mean("squares", "told").sqrt(),
     )
-    return chosen.by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
+    return chosen.sort_by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
 
 
-def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
+def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
     """A figure for each agent that told values: their means by ply."""
-    return agent_figures(chosen, "thoughts", frame.filter(pl.col("told") > 0), _lines)
+    return agent_figures(chosen, "thoughts", frame.filter(pl.col("told") > 0), _build_chart)
 
 
-def _lines(rows: pl.DataFrame, colour: str) -> Spec:
+def _build_chart(rows: pl.DataFrame, colour: str) -> Spec:
     height = {
         "title": "value",
         "axis": {"tickCount": 4, **style.PLAIN_AXIS},
         "scale": {"domain": [-1, 1], "nice": False},
     }
     lines = [
-        {"data": data(rows.select("ply", name).drop_nulls())}
-        | layer("line", {"y": quantity(name, **height)}, color=colour, strokeWidth=2, strokeDash=dash)
+        {"data": inline_data(rows.select("ply", name).drop_nulls())}
+        | layer("line", {"y": quantitative(name, **height)}, color=colour, strokeWidth=2, strokeDash=dash)
         for name, dash in (("value", [1, 0]), ("exact", [4, 3]))
         if rows[name].is_not_null().any()
     ]
-    return {**style.PANEL, "encoding": {"x": style.by_ply(-1)}, "layer": lines}
+    return {**style.PANEL, "encoding": {"x": style.ply_axis(-1)}, "layer": lines}

@@ -67,7 +67,7 @@ def expand_home(path: str | PurePath) -> Path:
 DEFAULT_ARCHIVE: PurePath = expand_home(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
 
 
-def location_of(text: str | PurePath) -> PurePath:
+def parse_location(text: str | PurePath) -> PurePath:
     """The location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
 
     ``~`` is the user's home folder.
@@ -98,7 +98,7 @@ def location_of(text: str | PurePath) -> PurePath:
     return ObjectUrl(f"{scheme}:", bucket, *filter(None, key.split("/")))
 
 
-def archive_option(root: PurePath) -> str:
+def format_archive_option(root: PurePath) -> str:
     """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
     return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
@@ -106,7 +106,7 @@ def archive_option(root: PurePath) -> str:
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 
 
-def bytes_of(size: str, what: str = "", more: str = "") -> int:
+def parse_size(size: str, what: str = "", more: str = "") -> int:
     """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0; ``more`` is also allowed."""
     found = _SIZE.fullmatch(size)
     if not found or not float(found[1]):
@@ -114,21 +114,21 @@ def bytes_of(size: str, what: str = "", more: str = "") -> int:
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
 
 
-RECORD = ".json"  # how names of records end
-MOST_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a tournament of 1,000 agents has 15 MB
+RECORD_SUFFIX = ".json"  # how names of records end
+MAX_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a tournament of 1,000 agents has 15 MB
 
 
-def require_small(path: PurePath, size: int) -> None:
+def check_record_size(path: PurePath, size: int) -> None:
     """Raise ``OSError`` for a record that is too large to be one. Tables may be larger."""
-    if path.suffix == RECORD and size > MOST_RECORD_BYTES:
-        raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
+    if path.suffix == RECORD_SUFFIX and size > MAX_RECORD_BYTES:
+        raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
 
 
 # Errors, and files that are not finished.
 
-TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
+TEMPORARY_PREFIX = ".tmp-"  # prefix of the name of every file that is not finished
 
-NO_INODES = "the file system has no inode left (see 'df -i'): remove files and run the same command again"
+NO_INODES_ADVICE = "the file system has no inode left (see 'df -i'): remove files and run the same command again"
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again",
     errno.EDQUOT: "your disk quota is used up: free some space and run the same command again",
@@ -139,23 +139,27 @@ _ADVICE = {
     errno.ENOENT: "it was removed while in use: run the same command again",
 }
 
-_READING = ("find", "list", "read")  # what is done without writing
+_READING_VERBS = ("find", "list", "read")  # what is done without writing
 
 
 @contextmanager
-def explained(what: str, path: PurePath) -> Iterator[None]:
+def explain_errors(what: str, path: PurePath) -> Iterator[None]:
     """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
     try:
         yield
     except OSError as error:
-        reason = NO_INODES if lacks_inodes(error, path) else _ADVICE.get(error.errno or 0, error.strerror or str(error))
-        if error.errno == errno.EACCES and what in _READING:
+        reason = (
+            NO_INODES_ADVICE
+            if is_inode_shortage(error, path)
+            else _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        )
+        if error.errno == errno.EACCES and what in _READING_VERBS:
             place = error.filename or path  # a folder or a file in it
             raise FailureError(f"cannot {what} {place}: permission denied: let this user read it") from error
         raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
 
 
-def lacks_inodes(error: OSError, path: PurePath) -> bool:
+def is_inode_shortage(error: OSError, path: PurePath) -> bool:
     """Return whether a file could not be made at ``path`` because there are too many, which is reported as a full disk.
 
     File systems that make inodes as they need them (Btrfs) say that they have none in all.
@@ -169,7 +173,7 @@ def lacks_inodes(error: OSError, path: PurePath) -> bool:
 
 def temporary_name() -> str:
     """A name that no other writer uses, of a file that is not finished or does not stay."""
-    return f"{TEMPORARY}{uuid.uuid4().hex}"
+    return f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 
 
 class FileStatus(NamedTuple):
@@ -202,14 +206,14 @@ class Backend(ABC):
         """The status of a file; None if there is none, or a folder."""
 
     @abstractmethod
-    def names(self, folder: PurePath) -> list[str]:
+    def list_names(self, folder: PurePath) -> list[str]:
         """The names of what is directly in a folder, in any order; nothing if there is no such folder."""
 
     @abstractmethod
-    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+    def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """All files in a folder and in the folders in it."""
 
-    def strange(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
+    def list_irregular_files(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
         """All in an archive that is neither a file nor a folder, with what it is: a link, a pipe, a device."""
         del root
         return ()
@@ -233,7 +237,7 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def exclusive(self, path: PurePath) -> AbstractContextManager[bool]:
+    def lock(self, path: PurePath) -> AbstractContextManager[bool]:
         """Hold a file that nobody else holds meanwhile, inside the context; false if somebody does."""
 
     # What is not needed any more.
@@ -243,24 +247,24 @@ class Backend(ABC):
         """Remove a file, if it is there."""
 
     @abstractmethod
-    def clock(self, root: PurePath) -> float:
+    def read_clock(self, root: PurePath) -> float:
         """The time by the clock that dates the files of an archive, which need not be this machine's."""
 
     # An archive as a whole.
 
     @abstractmethod
-    def may_write(self, folder: PurePath) -> bool:
+    def can_write(self, folder: PurePath) -> bool:
         """Whether files can be added to a folder that is there, as far as that can be known before."""
 
     @abstractmethod
-    def not_writable(self, root: PurePath, error: OSError) -> RequestError:
+    def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
         """The error for an archive that this user may not write to, because of ``error``."""
 
     @abstractmethod
     def identity(self, root: PurePath) -> bytes:
         """A name of ``root`` that is the same wherever it is used."""
 
-    def prepare(self, root: PurePath) -> None:
+    def check_storage(self, root: PurePath) -> None:
         """Raise ``OSError`` for a store in which archives would not be safe. Called before one is made in ``root``."""
         del root
 
@@ -281,17 +285,17 @@ class Backend(ABC):
 # Settings of object storage. All come from the environment, and none is ever stored, logged or shown.
 
 # By scheme: the variables that may name an endpoint, and the one that allows HTTP to another machine.
-ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": ("GOOGLE_BASE_URL",)}
-ALLOW_HTTP = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP"}
-TIMEOUT = "QARENA_STORE_TIMEOUT"  # seconds of one request
-PATIENCE = "QARENA_STORE_PATIENCE"  # seconds in which a request is repeated
-FIRST_SECONDS = 5.0  # the same for a store that has not answered yet
+ENDPOINT_VARIABLES = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": ("GOOGLE_BASE_URL",)}
+ALLOW_HTTP_VARIABLES = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP"}
+TIMEOUT_VARIABLE = "QARENA_STORE_TIMEOUT"  # seconds of one request
+PATIENCE_VARIABLE = "QARENA_STORE_PATIENCE"  # seconds in which a request is repeated
+FIRST_PATIENCE_SECONDS = 5.0  # the same for a store that has not answered yet
 RETRIES = 10
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class StoreSettings:
+class StoreOptions:
     """The settings with which a store is reached; credentials are read from the environment by the libraries alone."""
 
     scheme: str
@@ -301,20 +305,20 @@ class StoreSettings:
     patience: float  # seconds
 
     @staticmethod
-    def of_environment(scheme: str) -> StoreSettings:
+    def from_environment(scheme: str) -> StoreOptions:
         """Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted."""
-        endpoint = next((os.environ[name] for name in ENDPOINTS.get(scheme, ()) if os.environ.get(name)), "")
-        parts, allow = urlsplit(endpoint), ALLOW_HTTP.get(scheme, "")
+        endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES.get(scheme, ()) if os.environ.get(name)), "")
+        parts, allow = urlsplit(endpoint), ALLOW_HTTP_VARIABLES.get(scheme, "")
         said = os.environ.get(allow, "").lower() in ("1", "true", "yes")
         if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise RequestError(f"the endpoint {_shown(endpoint)} is not a URL: write https://HOST:PORT")
+            raise RequestError(f"the endpoint {_strip_credentials(endpoint)} is not a URL: write https://HOST:PORT")
         local = parts.hostname in LOCAL_HOSTS
         if parts.scheme == "http" and not (local or said):
             raise RequestError(
-                f"the endpoint {_shown(endpoint)} is not encrypted: write https://, or allow it with {allow}=true"
+                f"the endpoint {_strip_credentials(endpoint)} is not encrypted: write https://, or allow it with {allow}=true"
             )
-        times = _seconds(TIMEOUT, 60.0), _seconds(PATIENCE, 120.0)
-        return StoreSettings(scheme, _shown(endpoint), parts.scheme == "http", *times)
+        times = _read_seconds(TIMEOUT_VARIABLE, 60.0), _read_seconds(PATIENCE_VARIABLE, 120.0)
+        return StoreOptions(scheme, _strip_credentials(endpoint), parts.scheme == "http", *times)
 
     def client_options(self) -> dict[str, Any]:
         """The options of obstore's connections."""
@@ -322,12 +326,12 @@ class StoreSettings:
         options["connect_timeout"] = timedelta(seconds=min(5.0, self.timeout))
         return options | ({"allow_http": True} if self.allow_http else {})
 
-    def retries(self, is_first: bool) -> dict[str, Any]:
+    def retry_options(self, is_first: bool) -> dict[str, Any]:
         """The repeats of what fails in passing (429, 5xx, lost connections): after random, ever longer pauses.
 
         ``is_first``: of the first request.
         """
-        seconds = min(FIRST_SECONDS, self.patience) if is_first else self.patience
+        seconds = min(FIRST_PATIENCE_SECONDS, self.patience) if is_first else self.patience
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_options(self) -> dict[str, Any]:
@@ -343,7 +347,7 @@ class StoreSettings:
         return {"storage_options": options, "credential_provider": None}
 
 
-def _seconds(name: str, default: float) -> float:
+def _read_seconds(name: str, default: float) -> float:
     text = os.environ.get(name)
     if not text:
         return default
@@ -356,21 +360,21 @@ def _seconds(name: str, default: float) -> float:
     return seconds
 
 
-HIDDEN, LEAST_SECRET = "***", 4  # a shorter password alone may be a part of any word
+MASK, MIN_SECRET_CHARACTERS = "***", 4  # a shorter password alone may be a part of any word
 
 
 def hide_credentials(text: str) -> str:
     """Return a text, such as a traceback, without the users and passwords of the endpoints in the environment."""
-    for name in {name for names in ENDPOINTS.values() for name in names}:
+    for name in {name for names in ENDPOINT_VARIABLES.values() for name in names}:
         with suppress(ValueError):  # it is no URL
             user, at, _ = urlsplit(os.environ.get(name, "")).netloc.rpartition("@")
             password = user.partition(":")[2]
             for secret in (user + at if user else "", password, unquote(password)):
-                text = text.replace(secret, HIDDEN) if len(secret) >= LEAST_SECRET else text
+                text = text.replace(secret, MASK) if len(secret) >= MIN_SECRET_CHARACTERS else text
     return text
 
 
-def _shown(endpoint: str) -> str:
+def _strip_credentials(endpoint: str) -> str:
     """An endpoint without the user and password that it may hold."""
     parts = urlsplit(endpoint)
     return endpoint.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else endpoint

@@ -22,8 +22,8 @@ from analytics.store.files.backend import (
     Backend,
     FileStatus,
     ObjectUrl,
-    StoreSettings,
-    require_small,
+    StoreOptions,
+    check_record_size,
     temporary_name,
 )
 from quarto.errors import RequestError
@@ -34,7 +34,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
-ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
+WRITE_ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
 
 
@@ -44,7 +44,7 @@ def temporary_beside(path: Path) -> Path:
 
 
 @contextmanager
-def aside(path: Path) -> Iterator[Path]:
+def use_temporary_path(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path``, for a file to be renamed; what is still there at the end is removed."""
     temporary = temporary_beside(path)
     try:
@@ -54,9 +54,9 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _finished(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
+def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
     """A temporary file beside ``path`` with this content, on the disk."""
-    with aside(path) as temporary:
+    with use_temporary_path(path) as temporary:
         with temporary.open("xb") as file:
             file.write(content)
             file.flush()
@@ -79,34 +79,34 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def create_folder(folder: Path) -> None:
     """Make a folder, and those above it, unless they are there: each name survives a crash. Raises ``OSError``."""
     if not folder.is_dir():
-        make_folder(folder.parent)
+        create_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
 
 
-def replace(path: Path, content: bytes | bytearray | memoryview) -> None:
+def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
 
     If somebody takes the temporary file away meanwhile, it is written again.
     """
-    for attempt in range(1, ATTEMPTS + 1):
-        make_folder(path.parent)
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        create_folder(path.parent)
         try:
-            with _finished(path, content) as temporary:
+            with _write_temporary(path, content) as temporary:
                 temporary.replace(path)
             break
         except FileNotFoundError:
-            if attempt == ATTEMPTS:
+            if attempt == WRITE_ATTEMPTS:
                 raise
     sync_folder(path.parent)
 
 
-def create(path: Path, content: bytes) -> bool:
+def create_file(path: Path, content: bytes) -> bool:
     """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
-    with _finished(path, content) as temporary:
+    with _write_temporary(path, content) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -121,7 +121,7 @@ def create(path: Path, content: bytes) -> bool:
 # locks is used without them. Each function that takes a lock says what is then lost.
 
 
-def _locked(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
+def _lock_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file; false, and it is closed, if somebody holds it and ``operation`` does not wait."""
     try:
         fcntl.flock(descriptor, operation)
@@ -135,14 +135,14 @@ def _locked(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def claim(path: Path) -> int | None:
+def try_lock(path: Path) -> int | None:
     """Create or open a file and lock it; None if somebody holds it. Raises ``OSError``.
 
     Returns the open descriptor, which keeps the lock until it is closed. Who holds the lock may delete the file.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        if not _locked(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if not _lock_descriptor(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             return None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
@@ -151,25 +151,25 @@ def claim(path: Path) -> int | None:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _lock_file(path: Path) -> Iterator[None]:
     """Keep a file locked inside the context: threads and processes enter one after the other. Raises ``OSError``."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
     except PermissionError:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    _locked(descriptor)
+    _lock_descriptor(descriptor)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-class StrangeFileError(OSError):
+class IrregularFileError(OSError):
     """A link, a pipe or a device stands where a file or a folder has to be, or a folder where a file has to be."""
 
     def __init__(self, path: str, mode: int) -> None:
         expected = "not a file" if stat.S_ISDIR(mode) else "neither a file nor a folder"
-        super().__init__(errno.EINVAL, f"{path} is {_kind(mode)}, {expected}")
+        super().__init__(errno.EINVAL, f"{path} is {_describe_mode(mode)}, {expected}")
 
 
 class LocalBackend(Backend):
@@ -186,19 +186,19 @@ class LocalBackend(Backend):
     def __init__(self, root: PurePath | None = None) -> None:
         self._root = root
 
-    def _look(self, path: PurePath) -> os.stat_result | None:
+    def _find_status(self, path: PurePath) -> os.stat_result | None:
         """The status of a file or folder; None: there is none. Raises ``StrangeFileError`` for all else."""
         found = None
         try:
-            for name in self._steps(path):
+            for name in self._list_path_steps(path):
                 found = os.lstat(name) if self._root else os.stat(name)  # noqa: PTH116  (a pure path has no stat)
                 if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-                    raise StrangeFileError(name, found.st_mode)
+                    raise IrregularFileError(name, found.st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found
 
-    def _steps(self, path: PurePath) -> Iterator[str]:
+    def _list_path_steps(self, path: PurePath) -> Iterator[str]:
         """The folders below the root that lead to a path, and the path."""
         name, root = str(path), self._root
         if root is None:
@@ -217,68 +217,68 @@ class LocalBackend(Backend):
             end = name.find(os.sep, end + 1)
         yield name
 
-    def _folder(self, path: PurePath) -> bool:
+    def _is_folder(self, path: PurePath) -> bool:
         """Whether there is such a folder. Raises ``StrangeFileError`` for what is neither a folder nor a file."""
-        found = self._look(path)
+        found = self._find_status(path)
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def read(self, path: PurePath) -> bytes:
         with self.open(path) as file:
-            require_small(path, os.fstat(file.fileno()).st_size)
+            check_record_size(path, os.fstat(file.fileno()).st_size)
             return file.read()
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
-        self._look(path)
+        self._find_status(path)
         # Opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if self._root else 0))
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             os.close(descriptor)
-            raise StrangeFileError(str(path), mode)
+            raise IrregularFileError(str(path), mode)
         return os.fdopen(descriptor, "rb")
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            found = self._look(path)
-        except StrangeFileError:
+            found = self._find_status(path)
+        except IrregularFileError:
             return None
-        return _status(found) if found and stat.S_ISREG(found.st_mode) else None
+        return _status_from_stat(found) if found and stat.S_ISREG(found.st_mode) else None
 
     @contextmanager
-    def _scanned(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
+    def _scan_folder(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
         """The entries of a folder; none if there is no such folder."""
         with ExitStack() as stack:
             try:
-                found = stack.enter_context(os.scandir(folder)) if self._folder(folder) else iter(())
+                found = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
             except FileNotFoundError:
                 found = iter(())
             yield found
 
-    def names(self, folder: PurePath) -> list[str]:
+    def list_names(self, folder: PurePath) -> list[str]:
         try:
-            return os.listdir(folder) if self._folder(folder) else []  # noqa: PTH208  (a pure path lists nothing)
+            return os.listdir(folder) if self._is_folder(folder) else []  # noqa: PTH208  (a pure path lists nothing)
         except FileNotFoundError:
             return []
 
-    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+    def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """All files. Raises ``StrangeFileError`` if there is anything else: a part would look like the whole."""
         found: dict[PurePath, FileStatus] = {}
-        for path, status in self._walked(folder):
+        for path, status in self._walk_folder(folder):
             if not stat.S_ISREG(status.st_mode):
-                raise StrangeFileError(str(path), status.st_mode)
-            found[path] = _status(status)
+                raise IrregularFileError(str(path), status.st_mode)
+            found[path] = _status_from_stat(status)
         return found
 
-    def strange(self, root: PurePath) -> Iterator[tuple[PurePath, str]]:
-        for path, status in self._walked(root):
+    def list_irregular_files(self, root: PurePath) -> Iterator[tuple[PurePath, str]]:
+        for path, status in self._walk_folder(root):
             if not stat.S_ISREG(status.st_mode):
-                yield path, _kind(status.st_mode)
+                yield path, _describe_mode(status.st_mode)
 
-    def _walked(self, folder: PurePath) -> Iterator[tuple[Path, os.stat_result]]:
+    def _walk_folder(self, folder: PurePath) -> Iterator[tuple[Path, os.stat_result]]:
         """All that is in a folder and in the folders in it, and is no folder; links are not followed."""
         waiting = [Path(folder)]
         while waiting:
-            with self._scanned(waiting.pop()) as entries:
+            with self._scan_folder(waiting.pop()) as entries:
                 for entry in entries:
                     with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
                         if entry.is_dir(follow_symlinks=False):
@@ -287,26 +287,26 @@ class LocalBackend(Backend):
                             yield Path(entry.path), entry.stat(follow_symlinks=False)
 
     def create(self, path: PurePath, content: bytes) -> bool:
-        self._look(path)
-        make_folder(Path(path.parent))
-        return create(Path(path), content)
+        self._find_status(path)
+        create_folder(Path(path.parent))
+        return create_file(Path(path), content)
 
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        self._look(path)
-        replace(Path(path), content)
+        self._find_status(path)
+        replace_file(Path(path), content)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
-        self._look(guard)
-        with _held(Path(guard)):
+        self._find_status(guard)
+        with _lock_file(Path(guard)):
             content = change(self.read(path) if self.status(path) else None)
             if content is not None:
                 self.replace(path, content)
 
     @contextmanager
-    def exclusive(self, path: PurePath) -> Iterator[bool]:
-        self._look(path)
-        make_folder(Path(path.parent))
-        descriptor = claim(Path(path))
+    def lock(self, path: PurePath) -> Iterator[bool]:
+        self._find_status(path)
+        create_folder(Path(path.parent))
+        descriptor = try_lock(Path(path))
         try:
             yield descriptor is not None
         finally:
@@ -315,10 +315,10 @@ class LocalBackend(Backend):
                 os.close(descriptor)
 
     def remove(self, path: PurePath) -> None:
-        self._look(path)
+        self._find_status(path)
         Path(path).unlink(missing_ok=True)
 
-    def clock(self, root: PurePath) -> float:
+    def read_clock(self, root: PurePath) -> float:
         probe = temporary_beside(Path(root) / "clock")
         try:
             probe.touch(exist_ok=False)
@@ -329,10 +329,10 @@ class LocalBackend(Backend):
         finally:
             probe.unlink(missing_ok=True)
 
-    def may_write(self, folder: PurePath) -> bool:
+    def can_write(self, folder: PurePath) -> bool:
         return os.access(folder, os.W_OK | os.X_OK)
 
-    def not_writable(self, root: PurePath, error: OSError) -> RequestError:
+    def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
         del error  # the mode and the owner of the folder say more
         path = Path(root)
         existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
@@ -350,12 +350,12 @@ class LocalBackend(Backend):
         return Path(path).absolute()
 
 
-def _status(found: os.stat_result) -> FileStatus:
+def _status_from_stat(found: os.stat_result) -> FileStatus:
     version = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
     return FileStatus(found.st_size, found.st_mtime, version)
 
 
-def _kind(mode: int) -> str:
+def _describe_mode(mode: int) -> str:
     """The kind of file that a mode stands for."""
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
@@ -366,40 +366,40 @@ LOCAL = LocalBackend()  # of files that the user named, in no archive
 # The choice of a backend: the type of a location says it.
 
 
-def backend_of(location: PurePath) -> Backend:
+def find_backend(location: PurePath) -> Backend:
     """The backend that reads and writes the files below a location.
 
     For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
     """
     if not isinstance(location, ObjectUrl):
-        return _local(location)
-    return _objects(location.scheme, location.bucket, StoreSettings.of_environment(location.scheme))
+        return _local_backend(location)
+    return _find_object_backend(location.scheme, location.bucket, StoreOptions.from_environment(location.scheme))
 
 
-_local = cache(LocalBackend)
+_local_backend = cache(LocalBackend)
 
 
 @cache
-def _objects(scheme: str, bucket: str, settings: StoreSettings) -> Backend:
+def _find_object_backend(scheme: str, bucket: str, settings: StoreOptions) -> Backend:
     from analytics.store.files.objects import ObjectBackend  # the library takes time to import, and is an extra
 
     return ObjectBackend(scheme, bucket, settings)
 
 
-def filesystem_of(backend: Backend) -> Any:
+def build_filesystem(backend: Backend) -> Any:
     """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
     if isinstance(backend, LocalBackend):
         return None
-    from analytics.store.files.object_filesystem import ObjectFiles
+    from analytics.store.files.object_filesystem import ObjectFilesystem
     from analytics.store.files.objects import ObjectBackend
 
-    return ObjectFiles(backend) if isinstance(backend, ObjectBackend) else None
+    return ObjectFilesystem(backend) if isinstance(backend, ObjectBackend) else None
 
 
-def listed_once(root: PurePath) -> Backend:
+def find_listing_backend(root: PurePath) -> Backend:
     """The same for one reader of an archive: where a request takes long, each folder is listed once."""
     if not isinstance(root, ObjectUrl):
-        return _local(root)
-    from analytics.store.files.objects import ListedBackend
+        return _local_backend(root)
+    from analytics.store.files.objects import ListingBackend
 
-    return ListedBackend(root, StoreSettings.of_environment(root.scheme))
+    return ListingBackend(root, StoreOptions.from_environment(root.scheme))

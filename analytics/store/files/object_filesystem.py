@@ -10,24 +10,24 @@ from pathlib import PurePath
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from analytics.store.files.backend import location_of
-from quarto.errors import of_extra
+from analytics.store.files.backend import parse_location
+from quarto.errors import require_extra
 
 if TYPE_CHECKING:
     from analytics.store.files.objects import ObjectBackend
 
-with of_extra("s3", "an archive on object storage"):
+with require_extra("s3", "an archive on object storage"):
     from fsspec import AbstractFileSystem
 
 # The end of a Parquet file, where its metadata is, is read by one request; so is a file that is not much larger.
 TAIL_BYTES = 1 << 16
 WHOLE_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 19  # elsewhere whole blocks are read: what lies side by side is asked for together, in any order
-KEPT_BYTES = 1 << 26  # of what was read last, for any file that DuckDB opens again: committed files never change
-AT_ONCE = 64  # parts that are kept whatever they take: those that threads are reading
+CACHE_BYTES = 1 << 26  # of what was read last, for any file that DuckDB opens again: committed files never change
+MIN_CACHED_RANGES = 64  # parts that are kept whatever they take: those that threads are reading
 
 
-class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
+class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
     """The objects of a backend's bucket under their URLs. obstore has such a class too, which starts a thread."""
 
     cachable = False  # instances of other buckets are others
@@ -37,10 +37,10 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
         self.protocol = backend.bucket.scheme
         self._backend = backend
         self._kept: OrderedDict[tuple[PurePath, int, int], Future[bytes]] = OrderedDict()  # what was used last is last
-        self._room = KEPT_BYTES
+        self._room = CACHE_BYTES
         self._lock = Lock()
 
-    def part(self, path: PurePath, start: int, end: int) -> bytes:
+    def read_range(self, path: PurePath, start: int, end: int) -> bytes:
         """The bytes of a file from ``start`` to before ``end``; kept for the next time."""
         key = path, start, end
         with self._lock:
@@ -56,14 +56,14 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
                     self._kept.pop(key, None)
                 reading.set_exception(error)
                 raise
-            self._make_room(end - start)
+            self._evict_oldest(end - start)
         return reading.result()
 
-    def _make_room(self, more: int) -> None:
+    def _evict_oldest(self, more: int) -> None:
         """Forget what was not used for longest. What is being read is among what was used last."""
         with self._lock:
             self._room -= more
-            while self._room < 0 and len(self._kept) > AT_ONCE:
+            while self._room < 0 and len(self._kept) > MIN_CACHED_RANGES:
                 (_, start, end), _ = self._kept.popitem(last=False)
                 self._room += end - start
 
@@ -73,7 +73,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """The name, size and kind of a file. Raises ``FileNotFoundError``."""
-        status = self._backend.status(location_of(path))
+        status = self._backend.status(parse_location(path))
         if status is None:
             raise FileNotFoundError(f"{path} does not exist")
         return {"name": path, "size": status.bytes, "type": "file", "mtime": status.modified}
@@ -96,8 +96,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
 class _ObjectFile(io.BufferedIOBase):
     """A file of which ranges are read when they are asked for."""
 
-    def __init__(self, files: ObjectFiles, path: str, size: int) -> None:
-        self._files, self._path, self.size = files, location_of(path), size
+    def __init__(self, files: ObjectFilesystem, path: str, size: int) -> None:
+        self._files, self._path, self.size = files, parse_location(path), size
         self._at = 0
 
     def readable(self) -> bool:
@@ -120,12 +120,12 @@ class _ObjectFile(io.BufferedIOBase):
         end = self.size if size is None or size < 0 else min(self.size, start + size)
         if end <= start:
             return b""
-        begin, last = self._part(start, end)
-        found = self._files.part(self._path, begin, last)[start - begin : end - begin]
+        begin, last = self._widen_range(start, end)
+        found = self._files.read_range(self._path, begin, last)[start - begin : end - begin]
         self._at = start + len(found)
         return found
 
-    def _part(self, start: int, end: int) -> tuple[int, int]:
+    def _widen_range(self, start: int, end: int) -> tuple[int, int]:
         """The range to read where this one is asked for."""
         if self.size <= WHOLE_BYTES:
             return 0, self.size

@@ -24,17 +24,17 @@ from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 from analytics.store.files.backend import (
-    RECORD,
+    RECORD_SUFFIX,
     Backend,
     FileStatus,
     ObjectUrl,
-    StoreSettings,
-    require_small,
+    StoreOptions,
+    check_record_size,
     temporary_name,
 )
-from quarto.errors import RequestError, of_extra
+from quarto.errors import RequestError, require_extra
 
-with of_extra("s3", "an archive on object storage"):
+with require_extra("s3", "an archive on object storage"):
     import obstore
     from obstore.exceptions import (
         AlreadyExistsError,
@@ -46,32 +46,39 @@ with of_extra("s3", "an archive on object storage"):
     )
     from obstore.store import from_url
 
-AT_ONCE = 32  # requests, where many are needed
-ATTEMPTS = 6  # at a conditional request whose answer was lost
-CONFLICTS = 200  # other writers' changes of one object that are waited for
+REQUESTS_AT_ONCE = 32  # requests, where many are needed
+REQUEST_ATTEMPTS = 6  # at a conditional request whose answer was lost
+MAX_CONFLICTS = 200  # other writers' changes of one object that are waited for
 PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
-MOST_PAUSE_SECONDS = 5.0
-MARK = "writer"  # an object's attribute
+MAX_PAUSE_SECONDS = 5.0
+MARK_ATTRIBUTE = "writer"  # an object's attribute
 
 T = TypeVar("T")
 
 
 # Errors of the store as ``OSError``, each with a reason of one line that says what to do.
 
-_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "Forbidden")
-_NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "metadata server", "must be specified")
-VARIABLES = {
+_NO_BUCKET_TEXTS = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_REFUSAL_CODES = (
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "InvalidToken",
+    "ExpiredToken",
+    "Forbidden",
+)
+_NO_CREDENTIALS_TEXTS = ("169.254.169.254", "metadata.google.internal", "metadata server", "must be specified")
+CREDENTIAL_VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-_STATUS = re.compile(r"status code: (\d{3}) ?([A-Za-z -]*)")
-_IN_PASSING = re.compile(r"5\d\d|429|408")
+_STATUS_PATTERN = re.compile(r"status code: (\d{3}) ?([A-Za-z -]*)")
+_PASSING_STATUS = re.compile(r"5\d\d|429|408")
 
 
 @contextmanager
-def answered(path: PurePath, settings: StoreSettings) -> Iterator[None]:
+def translate_errors(path: PurePath, settings: StoreOptions) -> Iterator[None]:
     """Turn the library's errors inside into ``OSError``.
 
     ``FileNotFoundError``: no such object. ``FileExistsError``: a condition was not met. ``PermissionError``: the
@@ -80,33 +87,35 @@ def answered(path: PurePath, settings: StoreSettings) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        raise _error(path, settings, error) from error
+        raise _to_os_error(path, settings, error) from error
 
 
-def _error(path: PurePath, settings: StoreSettings, error: Exception) -> OSError:
+def _to_os_error(path: PurePath, settings: StoreOptions, error: Exception) -> OSError:
     text, store = str(error), f"the store at {settings.endpoint}" if settings.endpoint else "the store"
-    status = _STATUS.search(text)
-    refused = next((code for code in _REFUSED if code in text), status[1] if status else "")
-    if any(code in text for code in _NO_BUCKET):
+    status = _STATUS_PATTERN.search(text)
+    refused = next((code for code in _REFUSAL_CODES if code in text), status[1] if status else "")
+    if any(code in text for code in _NO_BUCKET_TEXTS):
         bucket = path.bucket if isinstance(path, ObjectUrl) else path
         return OSError(f"{store} has no bucket {bucket}: name another one, or make it first")
-    if any(code in text for code in _NO_CREDENTIALS):
+    if any(code in text for code in _NO_CREDENTIALS_TEXTS):
         scheme = path.scheme if isinstance(path, ObjectUrl) else ""
-        return PermissionError(f"there are no credentials: set {VARIABLES.get(scheme, 'those of the store')}")
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or refused in _REFUSED:
+        return PermissionError(
+            f"there are no credentials: set {CREDENTIAL_VARIABLES.get(scheme, 'those of the store')}"
+        )
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or refused in _REFUSAL_CODES:
         return PermissionError(f"{store} refuses it ({refused}): check the credentials and their rights")
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"{path} does not exist")
     if isinstance(error, AlreadyExistsError | PreconditionError):
         return FileExistsError(f"{path} was written by another writer")
-    return _answer(text, status, store, settings)
+    return _response_error(text, status, store, settings)
 
 
-def _answer(text: str, status: re.Match[str] | None, store: str, settings: StoreSettings) -> OSError:
+def _response_error(text: str, status: re.Match[str] | None, store: str, settings: StoreOptions) -> OSError:
     """The error for an answer that is none of the expected ones, or for none."""
     if status:
         what = f"{store} answers {status[1]} {status[2]}".strip()
-        return ConnectionError(f"{what}: try again later") if _IN_PASSING.fullmatch(status[1]) else OSError(what)
+        return ConnectionError(f"{what}: try again later") if _PASSING_STATUS.fullmatch(status[1]) else OSError(what)
     if re.search("timed out|kind: Timeout", text):
         return ConnectionError(f"{store} took more than {settings.timeout:g} s to answer: try again later")
     if re.search("sending request|[Cc]onnect|HTTP error", text):
@@ -117,19 +126,19 @@ def _answer(text: str, status: re.Match[str] | None, store: str, settings: Store
 # The backend.
 
 
-class _Version(NamedTuple):
+class _ObjectVersion(NamedTuple):
     """The content of an object, and the condition that it is still this version."""
 
     content: bytes
     condition: Any
 
 
-def pauses() -> Iterator[float]:
+def generate_pauses() -> Iterator[float]:
     """Seconds to wait before the next attempt: longer each time, and at random, so that writers do not meet again."""
     longest = PAUSE_SECONDS
     while True:
         yield random.uniform(0, longest)
-        longest = min(2 * longest, MOST_PAUSE_SECONDS)
+        longest = min(2 * longest, MAX_PAUSE_SECONDS)
 
 
 class ObjectBackend(Backend):
@@ -137,7 +146,7 @@ class ObjectBackend(Backend):
 
     checks_bytes = True  # a store keeps a checksum of each object; reading all bytes once more would cost the transfer
 
-    def __init__(self, scheme: str, bucket: str, settings: StoreSettings) -> None:
+    def __init__(self, scheme: str, bucket: str, settings: StoreOptions) -> None:
         self.settings = settings
         self.bucket = ObjectUrl(f"{scheme}:", bucket)
         self._answered = False
@@ -146,18 +155,18 @@ class ObjectBackend(Backend):
     def _stores(self) -> tuple[Any, Any]:
         """The store as it is asked first, and later. Until it has answered once it is not waited for long."""
         options, url = self.settings.client_options(), str(self.bucket)
-        with answered(self.bucket, self.settings):
+        with translate_errors(self.bucket, self.settings):
             first, later = (
-                from_url(url, client_options=options, retry_config=self.settings.retries(is_first))
+                from_url(url, client_options=options, retry_config=self.settings.retry_options(is_first))
                 for is_first in (True, False)
             )
         return first, later
 
     @contextmanager
-    def _asked(self, path: PurePath) -> Iterator[Any]:
+    def _use_store(self, path: PurePath) -> Iterator[Any]:
         """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
         try:
-            with answered(path, self.settings):
+            with translate_errors(path, self.settings):
                 yield self._stores[self._answered]
         except (FileNotFoundError, FileExistsError):
             self._answered = True
@@ -166,59 +175,62 @@ class ObjectBackend(Backend):
 
     # Reading.
 
-    def _answer(self, path: PurePath, ask: Callable[[Any], T]) -> T:
+    def _request(self, path: PurePath, ask: Callable[[Any], T]) -> T:
         """The answer to a request that changes nothing. The library does not repeat one of which a part has arrived."""
         last = time.monotonic() + self.settings.patience
-        for attempt, pause in enumerate(pauses(), 1):
+        for attempt, pause in enumerate(generate_pauses(), 1):
             try:
-                with self._asked(path) as store:
+                with self._use_store(path) as store:
                     return ask(store)
             except ConnectionError:
-                if attempt == ATTEMPTS or time.monotonic() > last or not self._answered:
+                if attempt == REQUEST_ATTEMPTS or time.monotonic() > last or not self._answered:
                     raise
                 time.sleep(pause)
         raise AssertionError
 
-    def _version(self, path: PurePath) -> _Version:
-        def get(store: Any) -> _Version:
-            found = obstore.get(store, _key(path))
+    def _read_version(self, path: PurePath) -> _ObjectVersion:
+        def get(store: Any) -> _ObjectVersion:
+            found = obstore.get(store, _object_key(path))
             meta = found.meta
-            require_small(path, meta["size"])
+            check_record_size(path, meta["size"])
             known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
-            return _Version(bytes(found.bytes()), known)
+            return _ObjectVersion(bytes(found.bytes()), known)
 
-        return self._answer(path, get)
+        return self._request(path, get)
 
     def read(self, path: PurePath) -> bytes:
-        return self._version(path).content
+        return self._read_version(path).content
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
         """The bytes of an object from ``start`` to before ``end``."""
-        return self._answer(path, lambda store: bytes(obstore.get_range(store, _key(path), start=start, end=end)))
+        return self._request(
+            path, lambda store: bytes(obstore.get_range(store, _object_key(path), start=start, end=end))
+        )
 
     def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
-        return at_once(self.read, paths)
+        return request_at_once(self.read, paths)
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            return self._answer(path, lambda store: _status(obstore.head(store, _key(path))))
+            return self._request(path, lambda store: _status_from_metadata(obstore.head(store, _object_key(path))))
         except FileNotFoundError:
             return None
 
-    def _listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
-        return self._answer(folder, lambda store: of(store, _key(folder) or None))
+    def _request_listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
+        return self._request(folder, lambda store: of(store, _object_key(folder) or None))
 
-    def names(self, folder: PurePath) -> list[str]:
-        found = self._listing(folder, obstore.list_with_delimiter)
+    def list_names(self, folder: PurePath) -> list[str]:
+        found = self._request_listing(folder, obstore.list_with_delimiter)
         return [
-            url.name for url in self._urls([*found["common_prefixes"], *(each["path"] for each in found["objects"])])
+            url.name
+            for url in self._keys_to_urls([*found["common_prefixes"], *(each["path"] for each in found["objects"])])
         ]
 
-    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        found = self._listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
-        return {url: _status(each) for each in found for url in self._urls([each["path"]])}
+    def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        found = self._request_listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
+        return {url: _status_from_metadata(each) for each in found for url in self._keys_to_urls([each["path"]])}
 
-    def _urls(self, keys: Any) -> Iterator[ObjectUrl]:
+    def _keys_to_urls(self, keys: Any) -> Iterator[ObjectUrl]:
         """The URLs of keys. Those of no archive, such as ``a//b``, are left out."""
         for key in keys:
             url = self.bucket / key
@@ -237,16 +249,16 @@ class ObjectBackend(Backend):
         want to write the same bytes, so each attempt has a mark by which it is known again.
         """
         mark = uuid.uuid4().hex
-        options = {"attributes": {MARK: mark}, "use_multipart": False}
-        for attempt, pause in enumerate(pauses(), 1):
+        options = {"attributes": {MARK_ATTRIBUTE: mark}, "use_multipart": False}
+        for attempt, pause in enumerate(generate_pauses(), 1):
             try:
-                with self._asked(path) as store:
+                with self._use_store(path) as store:
                     self._put(store, path, content, condition, options)
             except (FileExistsError, ConnectionError):
-                there = self._mark(path)
+                there = self._read_mark(path)
                 if there is not None:
                     return there == mark
-                if attempt == ATTEMPTS:
+                if attempt == REQUEST_ATTEMPTS:
                     raise
                 time.sleep(pause)
             else:
@@ -257,30 +269,32 @@ class ObjectBackend(Backend):
         self, store: Any, path: PurePath, content: bytes | bytearray | memoryview, condition: Any, options: Any
     ) -> None:
         try:
-            obstore.put(store, _key(path), content, mode=condition, **options)
+            obstore.put(store, _object_key(path), content, mode=condition, **options)
         except NotSupportedError:
             if condition == "create":  # without which two writers would not notice each other
                 raise
-            obstore.put(store, _key(path), content, **options)
+            obstore.put(store, _object_key(path), content, **options)
 
-    def _mark(self, path: PurePath) -> str | None:
+    def _read_mark(self, path: PurePath) -> str | None:
         """The mark of an object, nothing if it has none; None: there is no such object."""
         try:
-            with self._asked(path) as store:
-                return str(obstore.get(store, _key(path), options={"head": True}).attributes.get(MARK, ""))
+            with self._use_store(path) as store:
+                return str(
+                    obstore.get(store, _object_key(path), options={"head": True}).attributes.get(MARK_ATTRIBUTE, "")
+                )
         except FileNotFoundError:
             return None
 
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        with self._asked(path) as store:
-            obstore.put(store, _key(path), content, use_multipart=False)
+        with self._use_store(path) as store:
+            obstore.put(store, _object_key(path), content, use_multipart=False)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
         """See ``Backend``. Where a store has no ``If-Match``, the last writer wins: ``docs/storage.md``."""
         del guard  # a condition takes the place of a lock
-        for attempt, pause in enumerate(pauses(), 1):
+        for attempt, pause in enumerate(generate_pauses(), 1):
             try:
-                known = self._version(path)
+                known = self._read_version(path)
             except FileNotFoundError:
                 known = None
             content = change(known and known.content)
@@ -288,12 +302,12 @@ class ObjectBackend(Backend):
                 return
             if self.put_if(path, content, known.condition if known else "create"):
                 return
-            if attempt == CONFLICTS:
-                raise OSError(f"other writers change it all the time ({CONFLICTS} attempts)")
+            if attempt == MAX_CONFLICTS:
+                raise OSError(f"other writers change it all the time ({MAX_CONFLICTS} attempts)")
             time.sleep(pause)
 
     @contextmanager
-    def exclusive(self, path: PurePath) -> Iterator[bool]:
+    def lock(self, path: PurePath) -> Iterator[bool]:
         alone = self.create(path, f"{socket.gethostname()} {os.getpid()}".encode())
         try:
             yield alone
@@ -303,12 +317,12 @@ class ObjectBackend(Backend):
 
     def remove(self, path: PurePath) -> None:
         try:
-            with self._asked(path) as store:
-                obstore.delete(store, _key(path))
+            with self._use_store(path) as store:
+                obstore.delete(store, _object_key(path))
         except FileNotFoundError:
             pass
 
-    def clock(self, root: PurePath) -> float:
+    def read_clock(self, root: PurePath) -> float:
         probe = root / temporary_name()
         try:
             self.replace(probe, b"")
@@ -322,14 +336,14 @@ class ObjectBackend(Backend):
 
     # An archive as a whole.
 
-    def may_write(self, folder: PurePath) -> bool:
+    def can_write(self, folder: PurePath) -> bool:
         del folder  # only an attempt can tell
         return True
 
-    def not_writable(self, root: PurePath, error: OSError) -> RequestError:
+    def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
         return RequestError(f"archive {root} is not writable: {error}")
 
-    def prepare(self, root: PurePath) -> None:
+    def check_storage(self, root: PurePath) -> None:
         """Raise ``OSError`` for a store that does not keep the condition on which records rest."""
         probe = root / temporary_name()
         try:
@@ -349,21 +363,21 @@ class ObjectBackend(Backend):
         return self.settings.polars_options()
 
 
-def at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
+def request_at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
     """The answers to a question about each of many objects, in their order."""
     if len(paths) < 2:
         return [ask(path) for path in paths]
-    with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as pool:
+    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(paths))) as pool:
         return list(pool.map(ask, paths))
 
 
-def _key(path: PurePath) -> str:
+def _object_key(path: PurePath) -> str:
     if not isinstance(path, ObjectUrl):
         raise TypeError(f"{path} is no URL")
     return path.key
 
 
-def _status(meta: Any) -> FileStatus:
+def _status_from_metadata(meta: Any) -> FileStatus:
     version = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
     return FileStatus(meta["size"], meta["last_modified"].timestamp(), (meta["size"], version))
 
@@ -373,7 +387,7 @@ def _status(meta: Any) -> FileStatus:
 # for each thousand files and one for each record.
 
 
-class _Tree:
+class _FolderTree:
     """The files of one folder of the archive, and of the folders in it."""
 
     def __init__(self, top: PurePath, files: Mapping[PurePath, FileStatus]) -> None:
@@ -389,68 +403,68 @@ class _Tree:
                 child = child.parent
 
 
-class ListedBackend(ObjectBackend):
+class ListingBackend(ObjectBackend):
     """Folders are as they were when they were listed; objects that were not there then are asked for all the same."""
 
-    def __init__(self, root: ObjectUrl, settings: StoreSettings) -> None:
+    def __init__(self, root: ObjectUrl, settings: StoreOptions) -> None:
         super().__init__(root.scheme, root.bucket, settings)
         self._root = root
         self._lock = RLock()
-        self._trees: dict[PurePath, _Tree] = {}  # by folder of the archive
+        self._trees: dict[PurePath, _FolderTree] = {}  # by folder of the archive
         self._records: dict[PurePath, bytes] = {}  # that were read, and nobody has asked for yet
         self._fetched: set[PurePath] = set()  # folders
 
-    def _top(self, path: PurePath) -> PurePath | None:
+    def _find_top_folder(self, path: PurePath) -> PurePath | None:
         """The archive's folder that a location is in, or is; None: it is in none."""
         depth = len(self._root.parts)
         inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
         return self._root / path.parts[depth] if inside else None
 
-    def _tree(self, path: PurePath) -> _Tree | None:
-        top = self._top(path)
+    def _list_tree(self, path: PurePath) -> _FolderTree | None:
+        top = self._find_top_folder(path)
         if top is None:
             return None
         with self._lock:
             if top not in self._trees:
-                self._trees[top] = _Tree(top, super().below(top))
+                self._trees[top] = _FolderTree(top, super().list_files_below(top))
             return self._trees[top]
 
     def status(self, path: PurePath) -> FileStatus | None:
-        tree = self._tree(path)
+        tree = self._list_tree(path)
         found = tree.files.get(path) if tree else None
         return super().status(path) if found is None else found
 
-    def names(self, folder: PurePath) -> list[str]:
-        tree = self._tree(folder)
-        return super().names(folder) if tree is None else [path.name for path in tree.entries.get(folder, ())]
+    def list_names(self, folder: PurePath) -> list[str]:
+        tree = self._list_tree(folder)
+        return super().list_names(folder) if tree is None else [path.name for path in tree.entries.get(folder, ())]
 
-    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        tree = self._tree(folder)
+    def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        tree = self._list_tree(folder)
         if tree is None:
-            return super().below(folder)
+            return super().list_files_below(folder)
         return {path: status for path, status in tree.files.items() if folder in path.parents}
 
     def read(self, path: PurePath) -> bytes:
-        if path.suffix == RECORD:
-            self._fetch(path)
+        if path.suffix == RECORD_SUFFIX:
+            self._prefetch_records(path)
             with self._lock:
                 if path in self._records:
                     return self._records.pop(path)
         return super().read(path)
 
-    def _fetch(self, path: PurePath) -> None:
+    def _prefetch_records(self, path: PurePath) -> None:
         """Read all records of the archive's folder that a record is in, unless that was done."""
-        top, tree = self._top(path), self._tree(path)
+        top, tree = self._find_top_folder(path), self._list_tree(path)
         if top is None or tree is None:
             return
         with self._lock:
             if top not in self._fetched:
                 self._fetched.add(top)
-                paths = [each for each in tree.files if each.suffix == RECORD]
-                found = zip(paths, at_once(self._found, paths), strict=True)
+                paths = [each for each in tree.files if each.suffix == RECORD_SUFFIX]
+                found = zip(paths, request_at_once(self._read_if_there, paths), strict=True)
                 self._records |= {each: content for each, content in found if content is not None}
 
-    def _found(self, path: PurePath) -> bytes | None:
+    def _read_if_there(self, path: PurePath) -> bytes | None:
         try:
             return super().read(path)
         except FileNotFoundError:

@@ -27,21 +27,21 @@ from analytics.store.parquet.metadata import (
     STRUCT,
     TRUE,
     Field,
-    binary,
-    i32,
-    i64,
-    many,
-    nested,
-    part,
-    struct,
-    zigzag,
+    binary_field,
+    encode_fields,
+    encode_struct,
+    encode_zigzag,
+    i32_field,
+    i64_field,
+    list_field,
+    struct_field,
 )
 from analytics.store.parquet.packing import (
     DELTA_BINARY_PACKED,
     LARGEST_DICTIONARY,
     PLAIN,
     RLE_DICTIONARY,
-    Facts,
+    ColumnFacts,
     pack_ascending,
     pack_small,
 )
@@ -69,15 +69,15 @@ class ColumnStorage(NamedTuple):
     logical: Field
 
 
-def _signed(bits: int) -> Field:
-    return nested(10, [(1, BYTE, bytes([bits])), (2, TRUE, b"")])
+def _encode_signed_type(bits: int) -> Field:
+    return struct_field(10, [(1, BYTE, bytes([bits])), (2, TRUE, b"")])
 
 
-TEXT = ColumnStorage(BYTE_ARRAY, 0, nested(1, []))  # UTF8
-INTEGERS: dict[type[pl.DataType], ColumnStorage] = {
-    pl.Int8: ColumnStorage(INT32, 15, _signed(8)),
-    pl.Int32: ColumnStorage(INT32, 17, _signed(32)),
-    pl.Int64: ColumnStorage(INT64, 18, _signed(64)),
+TEXT_STORAGE = ColumnStorage(BYTE_ARRAY, 0, struct_field(1, []))  # UTF8
+INTEGER_STORAGE: dict[type[pl.DataType], ColumnStorage] = {
+    pl.Int8: ColumnStorage(INT32, 15, _encode_signed_type(8)),
+    pl.Int32: ColumnStorage(INT32, 17, _encode_signed_type(32)),
+    pl.Int64: ColumnStorage(INT64, 18, _encode_signed_type(64)),
 }
 
 
@@ -92,7 +92,7 @@ class ColumnChunk(NamedTuple):
     largest: bytes
 
 
-class ParquetFile:
+class ParquetBuilder:
     """A Parquet file in memory that grows by row groups.
 
     ``schema`` are the columns: integers of 8, 32 or 64 bits, and labels (any other type). ``metadata`` are texts by key
@@ -101,14 +101,14 @@ class ParquetFile:
 
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
         self.rows = 0
-        self._columns = {name: INTEGERS.get(type(kind), TEXT) for name, kind in schema.items()}
+        self._columns = {name: INTEGER_STORAGE.get(type(kind), TEXT_STORAGE) for name, kind in schema.items()}
         # [columns] types, for ``packed_integers``
         self.physical = [storage.physical for storage in self._columns.values()]
         self._metadata = metadata or {}
         self._content = bytearray(MAGIC)
         self._groups: list[bytes] = []
 
-    def add(self, chunks: Iterable[ColumnChunk], rows: int) -> None:
+    def add_row_group(self, chunks: Iterable[ColumnChunk], rows: int) -> None:
         """Add a row group of ``rows`` rows: a chunk for each column, in order.
 
         Each is copied before the next is asked for, so that all may be packed in the same room.
@@ -119,19 +119,24 @@ class ParquetFile:
             self._content += chunk.dictionary
             self._content += chunk.header
             self._content += chunk.content
-            described.append(_describe(name, storage.physical, chunk, rows, offset, len(self._content)))
-        group = [many(1, STRUCT, described), i64(2, len(self._content) - start), i64(3, rows), i64(5, start)]
-        self._groups.append(struct(group))
+            described.append(_encode_column_chunk(name, storage.physical, chunk, rows, offset, len(self._content)))
+        group = [
+            list_field(1, STRUCT, described),
+            i64_field(2, len(self._content) - start),
+            i64_field(3, rows),
+            i64_field(5, start),
+        ]
+        self._groups.append(encode_struct(group))
         self.rows += rows
 
-    def ended(self) -> bytearray:
+    def finish(self) -> bytearray:
         """The file, which does not grow any more. It is not copied: large ones take their size in memory once."""
-        footer = _footer(self._columns, self.rows, self._groups, self._metadata)
+        footer = _encode_footer(self._columns, self.rows, self._groups, self._metadata)
         self._content += footer + len(footer).to_bytes(4, "little") + MAGIC
         return self._content
 
 
-def encode(
+def encode_parquet(
     groups: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None
 ) -> bytearray:
     """A Parquet file of a table from its row groups, which need not be in memory at once.
@@ -140,52 +145,56 @@ def encode(
     stored as differences. ``metadata`` are texts by key for the footer. Raises ``KeyError`` for other types.
     """
     known = {name: kind.categories.to_list() for name, kind in schema.items() if isinstance(kind, pl.Enum)}
-    file = ParquetFile({name: kind for name, kind in schema.items() if name in known or INTEGERS[type(kind)]}, metadata)
-    room = buffer_for(0)
+    file = ParquetBuilder(
+        {name: kind for name, kind in schema.items() if name in known or INTEGER_STORAGE[type(kind)]}, metadata
+    )
+    room = allocate_buffer(0)
     for group in groups:
-        if len(room) < bytes_for(len(group)):
-            room = buffer_for(len(group))
+        if len(room) < count_buffer_bytes(len(group)):
+            room = allocate_buffer(len(group))
         chunks = (
-            labels(group[name].to_physical().to_numpy().astype(np.int32), known[name], room)
+            encode_labels(group[name].to_physical().to_numpy().astype(np.int32), known[name], room)
             if name in known
-            else integers(group[name].to_numpy(), room)
+            else encode_integers(group[name].to_numpy(), room)
             for name in schema
         )
-        file.add(chunks, len(group))
-    return file.ended()
+        file.add_row_group(chunks, len(group))
+    return file.finish()
 
 
-def bytes_for(rows: int) -> int:
+def count_buffer_bytes(rows: int) -> int:
     """The most bytes that packing a column of so many rows needs."""
     return 9 * rows + 2048
 
 
-def buffer_for(rows: int, columns: int = 1) -> NDArray[np.uint8]:
+def allocate_buffer(rows: int, columns: int = 1) -> NDArray[np.uint8]:
     """Room in which columns of a row group of at most so many rows are packed."""
-    return np.empty(columns * bytes_for(rows), np.uint8)
+    return np.empty(columns * count_buffer_bytes(rows), np.uint8)
 
 
-def facts_for(columns: int = 1) -> Facts:
+def allocate_facts(columns: int = 1) -> ColumnFacts:
     """Room for the facts about columns that are packed."""
-    return Facts(*np.empty((len(Facts._fields), columns), np.int64))
+    return ColumnFacts(*np.empty((len(ColumnFacts._fields), columns), np.int64))
 
 
-def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChunk:
+def encode_integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChunk:
     """A column of integers, ``values`` [R], R > 0.
 
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
     """
-    facts, wide = facts_for(), values.dtype == np.int64
+    facts, wide = allocate_facts(), values.dtype == np.int64
     values = np.ascontiguousarray(values)
     if wide:
         pack_ascending(values.view(np.int64), room, 0, facts, 0)
     else:
         pack_small(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, room, 0, facts, 0)
-    (chunk,) = packed_integers((INT64 if wide else INT32,), len(values), room, facts)
+    (chunk,) = build_integer_chunks((INT64 if wide else INT32,), len(values), room, facts)
     return chunk
 
 
-def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: Facts) -> Iterator[ColumnChunk]:
+def build_integer_chunks(
+    physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: ColumnFacts
+) -> Iterator[ColumnChunk]:
     """Columns of integers that are packed in ``room``, one after the other: valid until that is written again.
 
     ``physical`` [columns] are their types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending`` wrote.
@@ -193,94 +202,113 @@ def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8],
     start = 0
     for kind, least, largest, encoding, end in zip(physical, *(each.tolist() for each in facts), strict=True):
         content = room[start:end].data
-        dictionary = _range_page(least, largest) if encoding == RLE_DICTIONARY else b""
+        dictionary = _encode_range_dictionary(least, largest) if encoding == RLE_DICTIONARY else b""
         size = 8 if kind == INT64 else 4
         bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
-        header = _page_header(DATA_PAGE, content, _data_page_header(rows, encoding))
+        header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(rows, encoding))
         yield ColumnChunk(dictionary, header, content, ENCODINGS[encoding], *bounds)
         start = end
 
 
-def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> ColumnChunk:
+def encode_labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> ColumnChunk:
     """A column of labels: ``indices`` [R], R > 0, into ``known``.
 
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
     """
-    facts = facts_for()
+    facts = allocate_facts()
     indices = np.ascontiguousarray(indices)
     end = pack_small(indices.view(np.uint8), indices.itemsize, len(known), room, 0, facts, 0)  # never PLAIN
     least, largest = int(facts.least[0]), int(facts.largest[0])
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(known[number].encode() for number in numbers)
-    dictionary, content = _text_page(tuple(known[least : largest + 1])), room[:end].data
-    header = _page_header(DATA_PAGE, content, _data_page_header(len(indices), RLE_DICTIONARY))
+    dictionary, content = _encode_text_dictionary(tuple(known[least : largest + 1])), room[:end].data
+    header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(len(indices), RLE_DICTIONARY))
     return ColumnChunk(dictionary, header, content, ENCODINGS[RLE_DICTIONARY], present[0], present[-1])
 
 
-def _page_header(kind: int, content: bytes | memoryview, of_kind: Field) -> bytes:
-    size = zigzag(len(content))
-    return struct([i32(1, kind), (2, I32, size), (3, I32, size), of_kind])
+def _encode_page_header(kind: int, content: bytes | memoryview, of_kind: Field) -> bytes:
+    size = encode_zigzag(len(content))
+    return encode_struct([i32_field(1, kind), (2, I32, size), (3, I32, size), of_kind])
 
 
 @functools.lru_cache(maxsize=256)  # here and below: what most row groups have in common
-def _data_page_header(rows: int, encoding: int) -> Field:
+def _encode_data_page_header(rows: int, encoding: int) -> Field:
     """A required column has no definition or repetition levels; RLE is the encoding that they would have."""
-    return nested(5, [i32(1, rows), i32(2, encoding), i32(3, RLE), i32(4, RLE)])
+    return struct_field(5, [i32_field(1, rows), i32_field(2, encoding), i32_field(3, RLE), i32_field(4, RLE)])
 
 
 @functools.lru_cache(maxsize=64)  # wide ones are large and seldom the same
-def _range_page(least: int, largest: int) -> bytes:
+def _encode_range_dictionary(least: int, largest: int) -> bytes:
     """The dictionary of all integers from the least to the largest."""
-    return _dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
+    return _encode_dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
 
 
 @functools.lru_cache(maxsize=256)
-def _text_page(texts: tuple[str, ...]) -> bytes:
+def _encode_text_dictionary(texts: tuple[str, ...]) -> bytes:
     """The dictionary of texts."""
     entries = [text.encode() for text in texts]
-    return _dictionary_page(b"".join(len(entry).to_bytes(4, "little") + entry for entry in entries), len(entries))
+    return _encode_dictionary_page(
+        b"".join(len(entry).to_bytes(4, "little") + entry for entry in entries), len(entries)
+    )
 
 
-def _dictionary_page(content: bytes, entries: int) -> bytes:
-    return _page_header(DICTIONARY_PAGE, content, nested(7, [i32(1, entries), i32(2, PLAIN)])) + content
+def _encode_dictionary_page(content: bytes, entries: int) -> bytes:
+    return (
+        _encode_page_header(DICTIONARY_PAGE, content, struct_field(7, [i32_field(1, entries), i32_field(2, PLAIN)]))
+        + content
+    )
 
 
-def _describe(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, end: int) -> bytes:
+def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, end: int) -> bytes:
     """The ``ColumnChunk`` of a chunk from ``offset`` to before ``end`` of the file."""
-    size = zigzag(end - offset)
+    size = encode_zigzag(end - offset)
     metadata = [
-        i64(5, rows),
+        i64_field(5, rows),
         (6, I64, size),
         (7, I64, size),
-        i64(9, offset + len(chunk.dictionary)),
-        *([i64(11, offset)] if chunk.dictionary else []),
-        _statistics(chunk.least, chunk.largest),
+        i64_field(9, offset + len(chunk.dictionary)),
+        *([i64_field(11, offset)] if chunk.dictionary else []),
+        _encode_statistics(chunk.least, chunk.largest),
     ]
-    return struct([i64(2, 0), (3, STRUCT, struct(metadata, _column(name, physical, chunk.encodings), 4))])
+    return encode_struct(
+        [
+            i64_field(2, 0),
+            (3, STRUCT, encode_struct(metadata, _encode_column_metadata(name, physical, chunk.encodings), 4)),
+        ]
+    )
 
 
 @functools.lru_cache(maxsize=256)
-def _column(name: str, physical: int, encodings: tuple[int, ...]) -> bytes:
+def _encode_column_metadata(name: str, physical: int, encodings: tuple[int, ...]) -> bytes:
     """The first four fields of a ``ColumnMetaData``."""
-    listed = many(2, I32, [zigzag(encoding) for encoding in encodings])
-    path = many(3, BINARY, [binary(0, name.encode())[2]])
-    return part([i32(1, physical), listed, path, i32(4, UNCOMPRESSED)])
+    listed = list_field(2, I32, [encode_zigzag(encoding) for encoding in encodings])
+    path = list_field(3, BINARY, [binary_field(0, name.encode())[2]])
+    return encode_fields([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])
 
 
 @functools.lru_cache(maxsize=256)
-def _statistics(least: bytes, largest: bytes) -> Field:
-    return nested(12, [i64(3, 0), binary(5, largest), binary(6, least)])
+def _encode_statistics(least: bytes, largest: bytes) -> Field:
+    return struct_field(12, [i64_field(3, 0), binary_field(5, largest), binary_field(6, least)])
 
 
-def _footer(columns: Mapping[str, ColumnStorage], rows: int, groups: list[bytes], metadata: Mapping[str, str]) -> bytes:
-    elements = [struct([binary(4, b"schema"), i32(5, len(columns))])]
+def _encode_footer(
+    columns: Mapping[str, ColumnStorage], rows: int, groups: list[bytes], metadata: Mapping[str, str]
+) -> bytes:
+    elements = [encode_struct([binary_field(4, b"schema"), i32_field(5, len(columns))])]
     for name, storage in columns.items():
-        logical = nested(10, [storage.logical])
-        fields = [i32(1, storage.physical), i32(3, REQUIRED), binary(4, name.encode()), i32(6, storage.converted)]
-        elements.append(struct([*fields, logical]))
+        logical = struct_field(10, [storage.logical])
+        fields = [
+            i32_field(1, storage.physical),
+            i32_field(3, REQUIRED),
+            binary_field(4, name.encode()),
+            i32_field(6, storage.converted),
+        ]
+        elements.append(encode_struct([*fields, logical]))
     # Readers may use the least and largest values only if the order of each column is stated: here that of its type.
-    orders = [struct([nested(1, [])]) for _ in columns]
-    table = many(2, STRUCT, elements), i64(3, rows), many(4, STRUCT, groups)
-    texts = [struct([binary(1, key.encode()), binary(2, text.encode())]) for key, text in metadata.items()]
-    added = [many(5, STRUCT, texts)] if texts else []
-    return struct([i32(1, 2), *table, *added, binary(6, CREATED_BY), many(7, STRUCT, orders)])
+    orders = [encode_struct([struct_field(1, [])]) for _ in columns]
+    table = list_field(2, STRUCT, elements), i64_field(3, rows), list_field(4, STRUCT, groups)
+    texts = [
+        encode_struct([binary_field(1, key.encode()), binary_field(2, text.encode())]) for key, text in metadata.items()
+    ]
+    added = [list_field(5, STRUCT, texts)] if texts else []
+    return encode_struct([i32_field(1, 2), *table, *added, binary_field(6, CREATED_BY), list_field(7, STRUCT, orders)])

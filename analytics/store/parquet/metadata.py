@@ -22,35 +22,35 @@ SIZES = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}  # in bytes, of a field's value
 
 Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 # The form of a field that is read: a code of a type, the wanted fields of a struct by id, or a list of such structs.
-Form = int | Mapping[int, Any] | list[Any]
-Wanted = Mapping[int, Form]
+FieldForm = int | Mapping[int, Any] | list[Any]
+StructForm = Mapping[int, FieldForm]
 
 _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
 
-def varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """An unsigned number, seven bits a byte, lowest first."""
     if number < 0x80:
         return _SINGLE_BYTES[number]
     if number < 0x4000:
         return bytes((number & 0x7F | 0x80, number >> 7))
-    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80)) + varint(number >> 14)
+    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80)) + encode_varint(number >> 14)
 
 
-def zigzag(number: int) -> bytes:
+def encode_zigzag(number: int) -> bytes:
     """A signed number of at most 64 bits as a varint: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
-    return varint((number << 1) ^ (number >> 63))
+    return encode_varint((number << 1) ^ (number >> 63))
 
 
-def struct(fields: Iterable[Field], first: bytes = b"", before: int = 0) -> bytes:
+def encode_struct(fields: Iterable[Field], first: bytes = b"", before: int = 0) -> bytes:
     """A struct; its fields must ascend by id, at most 15 apart.
 
     ``first`` are fields that are encoded already (``part``), up to the id ``before``.
     """
-    return first + part(fields, before) + b"\0"
+    return first + encode_fields(fields, before) + b"\0"
 
 
-def part(fields: Iterable[Field], before: int = 0) -> bytes:
+def encode_fields(fields: Iterable[Field], before: int = 0) -> bytes:
     """Some consecutive fields of a struct, after one with the id ``before``."""
     result = bytearray()
     for identifier, kind, value in fields:
@@ -60,33 +60,33 @@ def part(fields: Iterable[Field], before: int = 0) -> bytes:
     return bytes(result)
 
 
-def i32(identifier: int, number: int) -> Field:
+def i32_field(identifier: int, number: int) -> Field:
     """A 32-bit number as a field."""
-    return identifier, I32, zigzag(number)
+    return identifier, I32, encode_zigzag(number)
 
 
-def i64(identifier: int, number: int) -> Field:
+def i64_field(identifier: int, number: int) -> Field:
     """A 64-bit number as a field."""
-    return identifier, I64, zigzag(number)
+    return identifier, I64, encode_zigzag(number)
 
 
-def binary(identifier: int, value: bytes) -> Field:
+def binary_field(identifier: int, value: bytes) -> Field:
     """Bytes or UTF-8 text as a field."""
-    return identifier, BINARY, varint(len(value)) + value
+    return identifier, BINARY, encode_varint(len(value)) + value
 
 
-def nested(identifier: int, fields: Iterable[Field]) -> Field:
+def struct_field(identifier: int, fields: Iterable[Field]) -> Field:
     """A struct as a field."""
-    return identifier, STRUCT, struct(fields)
+    return identifier, STRUCT, encode_struct(fields)
 
 
-def many(identifier: int, kind: int, values: list[bytes]) -> Field:
+def list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
     """A list of values of one type as a field."""
-    head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + varint(len(values))
+    head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + encode_varint(len(values))
     return identifier, LIST, head + b"".join(values)
 
 
-def read_struct(content: bytes, at: int, wanted: Wanted) -> tuple[dict[int, Any], int]:
+def decode_struct(content: bytes, at: int, wanted: StructForm) -> tuple[dict[int, Any], int]:
     """The values of some fields, by id, of a struct that begins at a byte, and where it ends; the others are skipped.
 
     The bytes may be a stranger's. Raises ``IndexError`` where they end too soon, ``ValueError`` or ``RecursionError``
@@ -98,42 +98,42 @@ def read_struct(content: bytes, at: int, wanted: Wanted) -> tuple[dict[int, Any]
         if head >> 4:
             identifier += head >> 4
         else:
-            identifier, at = _number_at(content, at)
+            identifier, at = _decode_zigzag(content, at)
         form = wanted.get(identifier)
         if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
-            at = _end_of(content, at, kind)
+            at = _skip_value(content, at, kind)
             continue
-        _require(identifier not in found)
-        found[identifier], at = _value_at(content, at, form)
+        _check_sound(identifier not in found)
+        found[identifier], at = _decode_value(content, at, form)
     return found, at + 1
 
 
-def _value_at(content: bytes, at: int, form: Form) -> tuple[Any, int]:
+def _decode_value(content: bytes, at: int, form: FieldForm) -> tuple[Any, int]:
     """A value of a wanted form that begins at a byte, and where it ends."""
     if form == BINARY:
-        size, at = _varint_at(content, at)
+        size, at = _decode_varint(content, at)
         return content[at : at + size], at + size
     if isinstance(form, int):
-        return _number_at(content, at)
+        return _decode_zigzag(content, at)
     if isinstance(form, Mapping):
-        return read_struct(content, at, form)
+        return decode_struct(content, at, form)
     head, at = content[at], at + 1
-    size, at = _varint_at(content, at) if head >> 4 == 15 else (head >> 4, at)
+    size, at = _decode_varint(content, at) if head >> 4 == 15 else (head >> 4, at)
     found = []
     for _ in range(size):
-        _require(head & 15 == STRUCT)
-        each, at = read_struct(content, at, form[0])
+        _check_sound(head & 15 == STRUCT)
+        each, at = decode_struct(content, at, form[0])
         found.append(each)
     return found, at
 
 
-def _number_at(content: bytes, at: int) -> tuple[int, int]:
+def _decode_zigzag(content: bytes, at: int) -> tuple[int, int]:
     """The signed number that begins at a byte, and where it ends."""
-    found, at = _varint_at(content, at)
+    found, at = _decode_varint(content, at)
     return (found >> 1) ^ -(found & 1), at
 
 
-def _varint_at(content: bytes, at: int) -> tuple[int, int]:
+def _decode_varint(content: bytes, at: int) -> tuple[int, int]:
     """The unsigned number that begins at a byte, and where it ends."""
     byte = content[at]
     if byte < 0x80:
@@ -149,27 +149,27 @@ def _varint_at(content: bytes, at: int) -> tuple[int, int]:
     return number | byte << shift, at + 1
 
 
-def _end_of(content: bytes, at: int, kind: int) -> int:
+def _skip_value(content: bytes, at: int, kind: int) -> int:
     """Where a value ends that begins at a byte: nearly all of a footer is passed over, and this is its only loop."""
     if kind in (I16, I32, I64):
         while content[at] >= 0x80:
             at += 1
         return at + 1
     if kind == BINARY:
-        size, at = _varint_at(content, at)
+        size, at = _decode_varint(content, at)
         return at + size
     if kind == STRUCT:
         while head := content[at]:
-            at = _end_of(content, at + 1 if head >> 4 else _end_of(content, at + 1, I64), head & 15)
+            at = _skip_value(content, at + 1 if head >> 4 else _skip_value(content, at + 1, I64), head & 15)
         return at + 1
     if kind in (LIST, SET):
         head, at = content[at], at + 1
-        size, at = _varint_at(content, at) if head >> 4 == 15 else (head >> 4, at)
+        size, at = _decode_varint(content, at) if head >> 4 == 15 else (head >> 4, at)
         each = BYTE if head & 15 <= FALSE else head & 15
         if each in SIZES:  # however many a stranger says there are
             return at + size * SIZES[each]
         for _ in range(size):
-            at = _end_of(content, at, each)
+            at = _skip_value(content, at, each)
         return at
     if kind not in SIZES:
         raise ValueError(f"type {kind}")
@@ -179,12 +179,12 @@ def _end_of(content: bytes, at: int, kind: int) -> int:
 # The footer, at the end of a file.
 
 MAGIC = b"PAR1"
-ENDING = 8  # bytes: the size of the footer, and the magic
+TRAILER_BYTES = 8  # bytes: the size of the footer, and the magic
 VALUE_BYTES = 8  # that a value takes in memory, at most; texts are kept once
-MOST_UNPACKED = 1000  # bytes of a table for each byte of its file; of what we write, 440 at most
-HEADER = 1 << 16  # bytes of the header of a page, at most
-USUAL_HEADER = 512  # that are read of it at first
-SHOWN = 80  # letters of the name of a column in a message
+MAX_UNPACKED_RATIO = 1000  # bytes of a table for each byte of its file; of what we write, 440 at most
+PAGE_HEADER_BYTES = 1 << 16  # bytes of the header of a page, at most
+USUAL_PAGE_HEADER_BYTES = 512  # that are read of it at first
+MESSAGE_CHARACTERS = 80  # letters of the name of a column in a message
 UNCOMPRESSED = 0  # codec
 FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
 
@@ -199,21 +199,27 @@ class Footer(NamedTuple):
 # What the footer says of a column of a row group: its codec, its values, its bytes unpacked and packed, and the offsets
 # of its first page of values, of an index (which nobody writes) and of its dictionary, which it may lack.
 CODEC, VALUES, UNPACKED, PACKED, DATA, INDEX, DICTIONARY = 4, 5, 6, 7, 9, 10, 11  # fields by id
-COLUMN: Wanted = {3: {CODEC: I32} | dict.fromkeys((VALUES, UNPACKED, PACKED, DATA, INDEX, DICTIONARY), I64)}
+COLUMN_FORM: StructForm = {3: {CODEC: I32} | dict.fromkeys((VALUES, UNPACKED, PACKED, DATA, INDEX, DICTIONARY), I64)}
 PHYSICAL, NAME = 1, 4  # fields of an element of the schema; a group of columns has no physical type
-FOOTER: Wanted = {2: [{PHYSICAL: I32, NAME: BINARY}], 3: I64, 4: [{1: [COLUMN], 3: I64}]}  # schema, rows, row groups
+FOOTER_FORM: StructForm = {
+    2: [{PHYSICAL: I32, NAME: BINARY}],
+    3: I64,
+    4: [{1: [COLUMN_FORM], 3: I64}],
+}  # schema, rows, row groups
 # Of the header of a page: its type, its bytes unpacked and packed, and by type the struct and field of its encoding.
 ENCODING_OF_PAGE = {0: (5, 2), 2: (7, 2), 3: (8, 4)}  # data, dictionary, data of version 2
-PAGE: Wanted = {1: I32, 2: I32, 3: I32} | {of_type: {field: I32} for of_type, field in ENCODING_OF_PAGE.values()}
+PAGE_HEADER_FORM: StructForm = {1: I32, 2: I32, 3: I32} | {
+    of_type: {field: I32} for of_type, field in ENCODING_OF_PAGE.values()
+}
 
 BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = 6, 7  # physical types with values of any size
-TYPES = {0: "BOOLEAN", 1: "INT32", 2: "INT64", 4: "FLOAT", 5: "DOUBLE", BYTE_ARRAY: "BYTE_ARRAY"}  # that are read
-ENCODINGS = dict(enumerate(("PLAIN", "", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED")))
-ENCODINGS |= {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT"}
-CODECS = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")))
+TYPE_NAMES = {0: "BOOLEAN", 1: "INT32", 2: "INT64", 4: "FLOAT", 5: "DOUBLE", BYTE_ARRAY: "BYTE_ARRAY"}  # that are read
+ENCODING_NAMES = dict(enumerate(("PLAIN", "", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED")))
+ENCODING_NAMES |= {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT"}
+CODEC_NAMES = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")))
 
 
-class Storage(NamedTuple):
+class AllowedStorage(NamedTuple):
     """The ways in which columns may be stored: what a file has besides is not read."""
 
     codecs: frozenset[int]
@@ -222,17 +228,17 @@ class Storage(NamedTuple):
 
 # The archive's encoder does not compress; Polars writes the tables of policies with zstd. Both write texts as they are
 # or with a dictionary. Nothing else is needed, so a stranger's file reaches no other decoder.
-OURS = Storage(frozenset({0, 6}), frozenset({0, 8}))
+OWN_STORAGE = AllowedStorage(frozenset({0, 6}), frozenset({0, 8}))
 # Other programs also write texts after their lengths. DELTA_BYTE_ARRAY is left out: a value repeats the beginning of
 # the one before, so a hundred kilobytes unpack to gigabytes, which no number in the file tells.
-OF_OTHERS = Storage(frozenset(CODECS), frozenset({0, 2, 6, 8}))
+THIRD_PARTY_STORAGE = AllowedStorage(frozenset(CODEC_NAMES), frozenset({0, 2, 6, 8}))
 
 
 class _StorageError(ValueError):
     """A column is stored in a way that is not read; the message says which."""
 
 
-def footer_of(file: io.BufferedIOBase, storage: Storage = OURS) -> Footer:
+def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) -> Footer:
     """Return the facts about the table in a file, which is at its beginning then.
 
     Raises ``ValueError`` for a file that is no Parquet file, contradicts itself, would unpack to too much, or has a
@@ -240,10 +246,10 @@ def footer_of(file: io.BufferedIOBase, storage: Storage = OURS) -> Footer:
     """
     size = file.seek(0, os.SEEK_END)
     try:
-        found, columns, groups = _parsed(_content(file, size))
-        _require(sum(chunk[PACKED] for _, chunks in groups for chunk in chunks) <= size)
+        found, columns, groups = _parse_footer(_read_footer_bytes(file, size))
+        _check_sound(sum(chunk[PACKED] for _, chunks in groups for chunk in chunks) <= size)
         unpacked = sum(
-            _in_memory(column, chunk, rows, file, storage)
+            _count_memory_bytes(column, chunk, rows, file, storage)
             for rows, chunks in groups
             for column, chunk in zip(columns, chunks, strict=True)
         )
@@ -251,87 +257,91 @@ def footer_of(file: io.BufferedIOBase, storage: Storage = OURS) -> Footer:
         raise
     except (LookupError, ValueError, RecursionError) as error:
         raise ValueError("is not a readable Parquet file: its footer is damaged") from error
-    if unpacked > MOST_UNPACKED * size + FREE_BYTES:
+    if unpacked > MAX_UNPACKED_RATIO * size + FREE_BYTES:
         raise ValueError(f"has {size:,} bytes and would unpack to {unpacked:,}: no table is so repetitive")
     file.seek(0)
     return found
 
 
-def _content(file: io.BufferedIOBase, size: int) -> bytes:
+def _read_footer_bytes(file: io.BufferedIOBase, size: int) -> bytes:
     """The bytes of the footer. Its size is limited, because parsing takes a microsecond a byte."""
-    file.seek(max(0, size - ENDING))
-    tail = file.read(ENDING)
+    file.seek(max(0, size - TRAILER_BYTES))
+    tail = file.read(TRAILER_BYTES)
     length = int.from_bytes(tail[:4], "little")
-    if tail[4:] != MAGIC or length > min(size - ENDING, FREE_BYTES + size // 50):
+    if tail[4:] != MAGIC or length > min(size - TRAILER_BYTES, FREE_BYTES + size // 50):
         raise ValueError
-    file.seek(size - ENDING - length)
+    file.seek(size - TRAILER_BYTES - length)
     return file.read(length)
 
 
-class _Column(NamedTuple):
+class _SchemaColumn(NamedTuple):
     """A column as the schema has it."""
 
     name: str
     physical: int  # type
 
 
-def _parsed(content: bytes) -> tuple[Footer, list[_Column], list[tuple[int, list[dict[int, int]]]]]:
+def _parse_footer(content: bytes) -> tuple[Footer, list[_SchemaColumn], list[tuple[int, list[dict[int, int]]]]]:
     """The facts in a footer, its columns with values, and its row groups: the rows and the chunks of each."""
-    found, _ = read_struct(content, 0, FOOTER)
+    found, _ = decode_struct(content, 0, FOOTER_FORM)
     _, *elements = [(each[NAME].decode(), each.get(PHYSICAL)) for each in found[2]]  # the first is the whole
     groups = [(group[3], [column[3] for column in group[1]]) for group in found[4]]
-    _require(all(name.isprintable() for name, _ in elements))  # they are shown
-    _require(min((rows for rows, _ in groups), default=0) >= 0 and found[3] == sum(rows for rows, _ in groups))
-    columns = [_Column(name, physical) for name, physical in elements if physical is not None]
+    _check_sound(all(name.isprintable() for name, _ in elements))  # they are shown
+    _check_sound(min((rows for rows, _ in groups), default=0) >= 0 and found[3] == sum(rows for rows, _ in groups))
+    columns = [_SchemaColumn(name, physical) for name, physical in elements if physical is not None]
     return Footer(found[3], tuple(name for name, _ in elements)), columns, groups
 
 
-def _in_memory(column: _Column, chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase, storage: Storage) -> int:
+def _count_memory_bytes(
+    column: _SchemaColumn, chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase, storage: AllowedStorage
+) -> int:
     """The bytes that a column of a row group may take in memory. Raises ``_StorageError`` for one that is not read.
 
     Readers make room for a compressed page by the size in its header, and unpack texts by the encoding in it, whatever
     the footer says. So the pages of such columns are looked at one by one.
     """
-    _require(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)
-    _require(chunk.get(DICTIONARY, 0) < chunk[DATA])  # readers begin with the first page, or with the dictionary
-    _check(column.physical in TYPES, column, "values of type", _text(column.physical, TYPES))
-    _check(chunk[CODEC] in storage.codecs, column, "pages packed by", _text(chunk[CODEC], CODECS))
+    _check_sound(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)
+    _check_sound(chunk.get(DICTIONARY, 0) < chunk[DATA])  # readers begin with the first page, or with the dictionary
+    _check_allowed(column.physical in TYPE_NAMES, column, "values of type", _format_code(column.physical, TYPE_NAMES))
+    _check_allowed(chunk[CODEC] in storage.codecs, column, "pages packed by", _format_code(chunk[CODEC], CODEC_NAMES))
     sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
     if chunk[CODEC] != UNCOMPRESSED or column.physical == BYTE_ARRAY:
         at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
         end = at + chunk[PACKED]
         while at < end:
-            header, size = _page_at(file, at)
-            _require(min(header[2], header[3]) >= 0)
+            header, size = _read_page_header(file, at)
+            _check_sound(min(header[2], header[3]) >= 0)
             if column.physical == BYTE_ARRAY:
                 of_type, field = ENCODING_OF_PAGE[header[1]]
                 encoding = header[of_type][field]
-                _check(encoding in storage.encodings, column, "texts encoded as", _text(encoding, ENCODINGS))
+                _check_allowed(
+                    encoding in storage.encodings, column, "texts encoded as", _format_code(encoding, ENCODING_NAMES)
+                )
             pages += header[2]
             at += size + header[3]
         sizes.append(pages)
     return max(sizes)
 
 
-def _page_at(file: io.BufferedIOBase, at: int) -> tuple[dict[int, Any], int]:
+def _read_page_header(file: io.BufferedIOBase, at: int) -> tuple[dict[int, Any], int]:
     """The header of the page that begins at a byte of a file, and its size. Only one with long statistics is long."""
-    for size in (USUAL_HEADER, HEADER):
+    for size in (USUAL_PAGE_HEADER_BYTES, PAGE_HEADER_BYTES):
         file.seek(at)
         content = file.read(size)
         with suppress(IndexError):
-            return read_struct(content, 0, PAGE)
+            return decode_struct(content, 0, PAGE_HEADER_FORM)
     raise IndexError
 
 
-def _text(code: int, names: Mapping[int, str]) -> str:
+def _format_code(code: int, names: Mapping[int, str]) -> str:
     return names.get(code) or ("FIXED_LEN_BYTE_ARRAY" if code == FIXED_LEN_BYTE_ARRAY else f"number {code}")
 
 
-def _check(allowed: bool, column: _Column, what: str, value: str) -> None:
+def _check_allowed(allowed: bool, column: _SchemaColumn, what: str, value: str) -> None:
     if not allowed:
-        raise _StorageError(f"has a column {column.name[:SHOWN]!r} with {what} {value}, which is not read")
+        raise _StorageError(f"has a column {column.name[:MESSAGE_CHARACTERS]!r} with {what} {value}, which is not read")
 
 
-def _require(sound: bool) -> None:
+def _check_sound(sound: bool) -> None:
     if not sound:
         raise ValueError

@@ -11,14 +11,14 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.jit import inlined, kernel
+from quarto.jit import inline_function, kernel
 
 PLAIN, DELTA_BINARY_PACKED, RLE_DICTIONARY = 0, 5, 8  # encodings, by their numbers in the format
 LARGEST_DICTIONARY = 1 << 16
 BLOCK, MINIBLOCK = 128, 32  # values of a block and of each of its four parts, in DELTA_BINARY_PACKED
 
 
-class Facts(NamedTuple):
+class ColumnFacts(NamedTuple):
     """The facts about packed columns that their descriptions in the file need."""
 
     least: NDArray[np.int64]  # [columns]
@@ -27,15 +27,23 @@ class Facts(NamedTuple):
     end: NDArray[np.int64]  # [columns] index after the last byte
 
 
-FACTS_TYPE = types.NamedUniTuple(types.int64[::1], 4, Facts)
-BYTES_READ = types.Array(types.uint8, 1, "C", readonly=True)  # whether or not they may be written
-WIDE_READ = types.Array(types.int64, 1, "C", readonly=True)
+COLUMN_FACTS_TYPE = types.NamedUniTuple(types.int64[::1], 4, ColumnFacts)
+READONLY_BYTES = types.Array(types.uint8, 1, "C", readonly=True)  # whether or not they may be written
+READONLY_INT64 = types.Array(types.int64, 1, "C", readonly=True)
 
 
 # One compiled function for all small columns and labels, over bytes: each type of array would be compiled anew.
-@kernel(types.int64(BYTES_READ, types.int64, types.int64, types.uint8[::1], types.int64, FACTS_TYPE, types.int64))
+@kernel(
+    types.int64(READONLY_BYTES, types.int64, types.int64, types.uint8[::1], types.int64, COLUMN_FACTS_TYPE, types.int64)
+)
 def pack_small(
-    values: NDArray[np.uint8], size: int, widest: int, out: NDArray[np.uint8], start: int, facts: Facts, column: int
+    values: NDArray[np.uint8],
+    size: int,
+    widest: int,
+    out: NDArray[np.uint8],
+    start: int,
+    facts: ColumnFacts,
+    column: int,
 ) -> int:
     """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; returns the end. ``values`` are their bytes.
 
@@ -43,8 +51,8 @@ def pack_small(
     least one. ``out`` needs ``9 R + 2048`` bytes from there. The facts about column number ``column`` are written.
     """
     narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
-    least, largest, runs = _summary(narrow) if size == 1 else _summary(wide)
-    room, rows, width = out[start:], values.shape[0] // size, _width(np.uint64(largest - least))
+    least, largest, runs = _find_bounds_and_runs(narrow) if size == 1 else _find_bounds_and_runs(wide)
+    room, rows, width = out[start:], values.shape[0] // size, _count_bits(np.uint64(largest - least))
     encoding = RLE_DICTIONARY
     if largest - least >= widest:
         encoding, used = PLAIN, int(values.shape[0])
@@ -62,26 +70,28 @@ def pack_small(
             used = _pack_bytes(narrow, least, width, room, used)
         else:
             used = _pack_each(wide, least, width, room, used)
-    _note(facts, column, least, largest, encoding, start + used)
+    _set_facts(facts, column, least, largest, encoding, start + used)
     return start + used
 
 
-@kernel(types.int64(WIDE_READ, types.uint8[::1], types.int64, FACTS_TYPE, types.int64))
-def pack_ascending(values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
+@kernel(types.int64(READONLY_INT64, types.uint8[::1], types.int64, COLUMN_FACTS_TYPE, types.int64))
+def pack_ascending(
+    values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: ColumnFacts, column: int
+) -> int:
     """The same for integers of 64 bits, which become differences of neighbours; these must fit into 63 bits."""
-    least, largest, _runs = _summary(values)
+    least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])
-    _note(facts, column, least, largest, DELTA_BINARY_PACKED, end)
+    _set_facts(facts, column, least, largest, DELTA_BINARY_PACKED, end)
     return end
 
 
-@inlined
-def _note(facts: Any, column: int, least: int, largest: int, encoding: int, end: int) -> None:
+@inline_function
+def _set_facts(facts: Any, column: int, least: int, largest: int, encoding: int, end: int) -> None:
     facts.least[column], facts.largest[column] = least, largest
     facts.encoding[column], facts.end[column] = encoding, end
 
 
-@inlined
+@inline_function
 def _put_varint(out: Any, at: int, number: Any) -> int:
     """Write an unsigned (uint64) number, seven bits a byte; returns the index after it."""
     while number > np.uint64(0x7F):
@@ -92,13 +102,13 @@ def _put_varint(out: Any, at: int, number: Any) -> int:
     return at + 1
 
 
-@inlined
+@inline_function
 def _put_zigzag(out: Any, at: int, number: Any) -> int:
     return _put_varint(out, at, np.uint64((number << 1) ^ (number >> 63)))
 
 
-@inlined
-def _width(number: Any) -> int:
+@inline_function
+def _count_bits(number: Any) -> int:
     """The number of bits that an unsigned (uint64) number needs."""
     width = 0
     while number != np.uint64(0):
@@ -107,8 +117,8 @@ def _width(number: Any) -> int:
     return width
 
 
-@inlined
-def _summary(values: Any) -> tuple[int, int, int]:
+@inline_function
+def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
     """The least value, the largest, and the number of runs of equal values. ``values`` [R], R > 0."""
     least = largest = np.int64(values[0])
     runs = np.int64(1)
@@ -120,7 +130,7 @@ def _summary(values: Any) -> tuple[int, int, int]:
     return int(least), int(largest), int(runs)
 
 
-@inlined
+@inline_function
 def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
     """``values`` [R] minus ``least`` from ``at`` on, ``width`` 1 to 8 bits each; returns the end.
 
@@ -139,7 +149,7 @@ def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[n
     return _pack_each(values[first:], least, width, out, at)
 
 
-@inlined
+@inline_function
 def _pack_each(values: Any, least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
     """One value after the other; returns the end."""
     end: int = at + (values.shape[0] + 7) // 8 * width
@@ -160,7 +170,7 @@ def _pack_each(values: Any, least: int, width: int, out: NDArray[np.uint8], at: 
     return end
 
 
-@inlined
+@inline_function
 def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
     """Bytes minus ``least``, 1, 2 or 4 bits each, eight at a time: the bytes of a word. Returns the end.
 
@@ -182,7 +192,7 @@ def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
     return at
 
 
-@inlined
+@inline_function
 def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
     """``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 32 bits each.
 
@@ -201,7 +211,7 @@ def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
     return at
 
 
-@inlined
+@inline_function
 def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     """``values`` [R], R > 0, as DELTA_BINARY_PACKED; differences must fit into 63 bits.
 
@@ -215,13 +225,13 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     above = np.zeros(BLOCK, np.uint64)  # differences of a block, above their least
     for block in range(1, count, BLOCK):
         size = min(BLOCK, count - block)
-        least = _differences(values[block - 1 : block + size], above)
+        least = _compute_differences(values[block - 1 : block + size], above)
         at = _put_zigzag(out, at, least)
         widths = at
         at += BLOCK // MINIBLOCK
         for part in range(BLOCK // MINIBLOCK):
             numbers = above[part * MINIBLOCK : (part + 1) * MINIBLOCK]
-            width = _width(_union(numbers))
+            width = _count_bits(_unite_bits(numbers))
             out[widths + part] = width
             if width <= 8:
                 _pack_narrow(numbers, width, out, at)
@@ -231,8 +241,8 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     return at
 
 
-@inlined
-def _differences(values: Any, above: Any) -> int:
+@inline_function
+def _compute_differences(values: Any, above: Any) -> int:
     """The least difference of neighbours; ``above`` [128] gets all minus that, and 0 where there are fewer."""
     size = np.uint64(values.shape[0] - 1)
     least = values[1] - values[0]
@@ -244,15 +254,15 @@ def _differences(values: Any, above: Any) -> int:
     return least  # type: ignore[no-any-return]
 
 
-@inlined
-def _union(numbers: Any) -> Any:
+@inline_function
+def _unite_bits(numbers: Any) -> Any:
     union = np.uint64(0)
     for number in numbers:
         union |= number
     return union
 
 
-@inlined
+@inline_function
 def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
     """Pack a miniblock of numbers of at most 8 bits: eight of them are ``width`` bytes."""
     offset, step = np.uint64(at), np.uint64(width)
@@ -265,7 +275,7 @@ def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
         offset += step
 
 
-@inlined
+@inline_function
 def _pack_wide(numbers: Any, width: int, out: Any, at: int) -> None:
     """Pack a miniblock piece by piece: a number may be wider than what is left of a 64-bit word."""
     waiting, bits = np.uint64(0), 0

@@ -19,36 +19,45 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.store.records import RunRecord
-from analytics.store.schema import PLIES
-from analytics.tables.derived.positions import Boards, Plies, boards_before, plies_of, require_games, starts_of
+from analytics.store.schema import PLIES_SCHEMA
+from analytics.tables.derived.positions import (
+    Boards,
+    Plies,
+    check_games_complete,
+    find_ply_starts,
+    plies_from_frame,
+    replay_boards,
+)
 from quarto.batch import GAME_BITS
-from quarto.bits import spread
-from quarto.canonical import canonical_turn, first_turn
+from quarto.bits import piece_to_lanes
+from quarto.canonical import canonical_first_turn, canonical_turn
 from quarto.jit import int64, kernel, uint64
 from quarto.notation import ATTRIBUTE_WORDS
 from quarto.position import ALL_PIECES
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
-from quarto.symmetry import Symmetries, symmetries
-from quarto.threats import VALUES, cells_with, safe_pieces, winning_cells
+from quarto.symmetry import Symmetries, build_symmetries
+from quarto.threats import VALUES, cells_with_value, safe_pieces, winning_cells
 
 ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
 
 BOARDS = pl.Schema(
     {
-        **PLIES,
+        **PLIES_SCHEMA,
         "before": pl.Int32(),  # bit p: piece p is on the board before the ply
         "filled": pl.Int32(),  # bit c: cell c holds a piece then
     }
 )
 # More columns, each made for the questions that ask for it.
-AGENTS = pl.Schema(
+AGENT_COLUMNS = pl.Schema(
     {
         "giver": pl.Int32(),  # 1 + the number of the agent in the run; 0: the gift was imposed
         "mover": pl.Int32(),  # likewise, of the placement
     }
 )
-KEYS = pl.Schema({"occupied": pl.Int64(), "board": pl.Int64()})  # of the position before the placement: ``POSITIONS``
-TACTICS = pl.Schema(
+KEY_COLUMNS = pl.Schema(
+    {"occupied": pl.Int64(), "board": pl.Int64()}
+)  # of the position before the placement: ``POSITIONS``
+TACTICS_COLUMNS = pl.Schema(
     {
         "winning_cells": pl.Int32(),  # bit c: the mover could win on cell c
         "safe_gifts": pl.Int32(),  # bit p: piece p was left, and the mover could not win with it
@@ -56,10 +65,12 @@ TACTICS = pl.Schema(
         "attributes": pl.Int32(),  # bit v: the pieces of such a line share the attribute value v, as in ``cells_with``
     }
 )
-MORE = pl.Schema({**AGENTS, **KEYS, **TACTICS})
-VALUE_WORDS = [words[clear] for clear in (0, 1) for words in reversed(ATTRIBUTE_WORDS)]  # by attribute value 0 to 7
+EXTRA_COLUMNS = pl.Schema({**AGENT_COLUMNS, **KEY_COLUMNS, **TACTICS_COLUMNS})
+ATTRIBUTE_VALUE_WORDS = [
+    words[clear] for clear in (0, 1) for words in reversed(ATTRIBUTE_WORDS)
+]  # by attribute value 0 to 7
 
-ORDERS = pl.Schema(
+ORDERED_OPENINGS = pl.Schema(
     {
         "game_id": pl.Int64(),
         "pairing": pl.Int32(),
@@ -72,13 +83,13 @@ ORDERS = pl.Schema(
 
 
 @kernel()
-def _keys(plies: Plies, boards: Boards, mover: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
+def _fill_keys(plies: Plies, boards: Boards, mover: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
     """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical positions before the placements."""
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
         hand = int64(NONE) if mover else int64(plies.piece[row])
         if occupied == 0:
-            turn = first_turn(hand, choice, tables)
+            turn = canonical_first_turn(hand, choice, tables)
         else:
             turn = canonical_turn(boards.lanes[row], occupied, hand, choice, tables)
         keys[0, row], keys[1, row] = turn.occupied, int64(turn.board)
@@ -94,7 +105,7 @@ class Tactics(NamedTuple):
 
 
 @kernel()
-def _tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
+def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
     """Fill ``tactics``; ``lines`` [L] are the rules' lines as masks of cells."""
     for row in range(plies.piece.shape[0]):
         lanes, occupied = boards.lanes[row], int64(boards.filled[row])
@@ -102,9 +113,9 @@ def _tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any,
         left = int64(ALL_PIECES) & ~int64(boards.before[row])
         winning, finished, shared = winning_cells(lanes, occupied, piece, rules), int64(0), int64(0)
         if (winning >> cell) & 1:
-            after = lanes | (spread(piece) << uint64(cell))
+            after = lanes | (piece_to_lanes(piece) << uint64(cell))
             for value in range(VALUES):
-                cells = cells_with(after, occupied | int64(1) << cell, value)
+                cells = cells_with_value(after, occupied | int64(1) << cell, value)
                 for line in range(lines.shape[0]):
                     if cells & lines[line] == lines[line]:
                         finished |= int64(1) << line
@@ -119,7 +130,7 @@ def _tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any,
 
 
 @kernel()
-def _by_game(
+def _group_first_plies(
     starts: NDArray[np.int64], plies: Plies, pieces: NDArray[np.int8], cells: NDArray[np.int8], made: NDArray[np.int8]
 ) -> int:
     """Gather the first plies of each game, pieces and cells [G, 8], and their number [G].
@@ -141,7 +152,9 @@ def _by_game(
 
 
 @kernel()
-def _least_cells(cells: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries) -> None:
+def _fill_least_cells(
+    cells: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries
+) -> None:
     """The least image of each game's cells [G, 8] as a word [G]: ply by ply, the permutations that attain it remain."""
     remaining = np.empty(tables.cells.shape[0], np.int16)
     for game in range(cells.shape[0]):
@@ -163,7 +176,7 @@ def _least_cells(cells: NDArray[np.int8], made: NDArray[np.int8], words: NDArray
 
 
 @kernel()
-def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64]) -> None:
+def _fill_least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64]) -> None:
     """The least image of each game's pieces [G, 8] as a word [G].
 
     The first piece becomes 0. Attributes that have not been distinguished stand side by side; of these, the ones that
@@ -204,26 +217,26 @@ def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArr
         words[game] = word
 
 
-def boards_of(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()) -> pl.DataFrame:
+def replay_plies(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()) -> pl.DataFrame:
     """The rows of a shard's plies with the board before each, and with columns of ``MORE``: a table by their schemas.
 
     Raises ``ValueError`` if the rows are not games in order.
     """
-    rows, of_plies, rules = len(plies), plies_of(plies, len(plies)), record.rules
-    boards = boards_before(starts_of(plies), of_plies, PIECES)
+    rows, of_plies, rules = len(plies), plies_from_frame(plies, len(plies)), record.rules
+    boards = replay_boards(find_ply_starts(plies), of_plies, PIECES)
     found = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
-    if AGENTS.keys() & set(more):
-        found |= _agents_of(plies, record)
-    if KEYS.keys() & set(more):
+    if AGENT_COLUMNS.keys() & set(more):
+        found |= _compute_agents(plies, record)
+    if KEY_COLUMNS.keys() & set(more):
         keys = np.empty((2, rows), np.int64)
-        _keys(of_plies, boards, rules.mover_chooses, keys, symmetries(rules))
-        found |= {name: pl.Series(key) for name, key in zip(KEYS, keys, strict=True)}
-    if TACTICS.keys() & set(more):
-        found |= _tactics_of(of_plies, boards, rules)
+        _fill_keys(of_plies, boards, rules.mover_chooses, keys, build_symmetries(rules))
+        found |= {name: pl.Series(key) for name, key in zip(KEY_COLUMNS, keys, strict=True)}
+    if TACTICS_COLUMNS.keys() & set(more):
+        found |= _compute_tactics(of_plies, boards, rules)
     return plies.with_columns(**{name: column for name, column in found.items() if name in BOARDS or name in more})
 
 
-def _agents_of(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
+def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
     """The columns ``AGENTS``."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
@@ -232,28 +245,28 @@ def _agents_of(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
     return {"giver": pl.Series(numbers[mover ^ 1] * chosen), "mover": pl.Series(numbers[mover] * chosen)}
 
 
-def _tactics_of(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
+def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
     """The columns ``TACTICS``."""
     rows = len(plies.piece)
     small = np.empty((3, rows), np.int32)
     tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])
     masks = np.array([sum(1 << cell for cell in line) for line in rules.lines])
-    _tactics(plies, boards, masks, rules.tables, tactics)
+    _fill_tactics(plies, boards, masks, rules.tables, tactics)
     return {name: pl.Series(column) for name, column in tactics._asdict().items()}
 
 
-def orders_of(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """The first plies of each game of a shard, in order and up to symmetry: a table by the schema ``ORDERS``.
 
     Games without plies are left out. Raises ``ValueError`` if the rows are not games in order.
     """
-    starts = starts_of(plies)
+    starts = find_ply_starts(plies)
     games = int(starts[1])
     pieces, cells, made = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
-    reached = _by_game(starts, plies_of(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made)
-    require_games(reached, ORDERED_PLIES)
+    reached = _group_first_plies(starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made)
+    check_games_complete(reached, ORDERED_PLIES)
     words = np.zeros((2, games), np.int64)
-    _least_pieces(pieces, made, words[0])
-    _least_cells(cells, made, words[1], symmetries(rules))
+    _fill_least_pieces(pieces, made, words[0])
+    _fill_least_cells(cells, made, words[1], build_symmetries(rules))
     first = plies.head(games).select("game_id", "pairing", "outcome")
     return first.with_columns(ordered=pl.Series(made), pieces=pl.Series(words[0]), cells=pl.Series(words[1]))

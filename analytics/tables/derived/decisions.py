@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
-from analytics.tables.derived.derived_table import RangeTable, known_ranges
+from analytics.tables.derived.derived_table import RangeTable, select_best_ranges
 from analytics.tables.derived.exact_values import ExactValues
 from quarto.rules import CELLS, PIECES, Rules
 
@@ -33,7 +33,7 @@ DECISIONS = pl.Schema(
     }
 )
 
-FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
+DEFAULT_FROM_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
 
 
 class AnnotationExtent(NamedTuple):
@@ -48,24 +48,24 @@ class AnnotationExtent(NamedTuple):
         return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
 
     @staticmethod
-    def of_text(text: str) -> AnnotationExtent:
+    def from_text(text: str) -> AnnotationExtent:
         """The extent in the name of a file. A text that is no extent holds nothing."""
         if not DECISIONS_TABLE.is_extent(text):
-            return NOTHING
+            return EMPTY_EXTENT
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
-    def is_in(self, text: str) -> bool:
+    def is_included_in(self, text: str) -> bool:
         """Whether the extent in the name of a file includes this one."""
-        other = AnnotationExtent.of_text(text)
+        other = AnnotationExtent.from_text(text)
         return self.choices <= other.choices and self.from_pieces >= other.from_pieces
 
-    def joined(self, texts: Iterable[str]) -> AnnotationExtent:
+    def union(self, texts: Iterable[str]) -> AnnotationExtent:
         """The least extent that includes this one and those in the names of files."""
-        every = [self, *map(AnnotationExtent.of_text, texts)]
+        every = [self, *map(AnnotationExtent.from_text, texts)]
         return AnnotationExtent(any(each.choices for each in every), min(each.from_pieces for each in every))
 
 
-NOTHING = AnnotationExtent(from_pieces=PIECES)
+EMPTY_EXTENT = AnnotationExtent(from_pieces=PIECES)
 
 
 DECISIONS_TABLE = RangeTable(
@@ -74,47 +74,47 @@ DECISIONS_TABLE = RangeTable(
     key=("ply", "kind", "game_id"),
     command="qarena annotate",
     extents="(0[0-9]|1[0-6])c?",
-    includes=lambda extent, other: AnnotationExtent.of_text(other).is_in(extent),
+    includes=lambda extent, other: AnnotationExtent.from_text(other).is_included_in(extent),
 )
 
 
-def least_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
+def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
     """The extent that a user asked for; ``from_pieces``: None for the default of the rules."""
-    default = FIRST_PIECES_MOVER if rules.mover_chooses else 0
+    default = DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
     return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
 
-def note_annotations(archive: Archive, run_id: str) -> None:
+def record_annotated_units(archive: Archive, run_id: str) -> None:
     """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
-    units = known_ranges(archive, run_id, DECISIONS_TABLE).units
-    record = archive.run(run_id)
+    units = select_best_ranges(archive, run_id, DECISIONS_TABLE).units
+    record = archive.find_run(run_id)
     if record is not None and record.annotated != units:
         archive.update_run(run_id, lambda known: known and structs.replace(known, annotated=units))
 
 
-def first_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
+def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
     """[G] the first ply of each game that is annotated: imposed plies are no decisions."""
     return np.maximum(games.opening, np.int8(extent.from_pieces))
 
 
-def decisions_of(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
+def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
     """The decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
 
     A table by the schema ``DECISIONS``.
     """
-    return pl.concat(decisions_by_ply(games, first, values, rules))
+    return pl.concat(derive_decisions_by_ply(games, first, values, rules))
 
 
-def decisions_by_ply(
+def derive_decisions_by_ply(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
 ) -> Iterator[pl.DataFrame]:
     """The same rows, a table for each ply and kind."""
     for ply in range(PIECES):
         for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
-            yield pl.DataFrame(_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
+            yield pl.DataFrame(_derive_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
 
 
-def _columns(
+def _derive_columns(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
 ) -> dict[str, NDArray[Any]]:
     """The decisions of one kind at one ply."""

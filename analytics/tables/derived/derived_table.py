@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive, Extent
+from analytics.store.archive import Archive, ExtentFilter
 from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes
-from analytics.store.parquet.encoder import encode
-from analytics.store.range_files import store_table
-from analytics.store.ranges import Range, Ranges, StoredRange, missing, parts
+from analytics.store.parquet.encoder import encode_parquet
+from analytics.store.range_files import write_table
+from analytics.store.ranges import Range, Ranges, StoredRange, list_gaps, split_into_files
 from analytics.store.records import RunRecord
-from analytics.store.table_files import file_parts
+from analytics.store.table_files import read_file_frames
 
-Rows = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
+RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +38,14 @@ class RangeTable:
     schema: pl.Schema
     key: tuple[str, ...]  # the columns by which its rows ascend
     totals: Totals | None = None  # of sums
-    most: int = 256  # files that become one at a time: all are open, and parts of them in memory
+    max_merged_files: int = 256  # files that become one at a time: all are open, and parts of them in memory
     command: str = ""  # that makes what is missing; empty: it comes with the games
     group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
     parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # of a row group of a parent of so many units
     extents: str = ""  # a regular expression: the extents that its files may have
     includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
-    of: str = "plies"  # the table from whose rows its own are made
-    rows: Rows | None = None  # that makes them; None: they are made elsewhere
+    source_table: str = "plies"  # the table from whose rows its own are made
+    derive_rows: RowDeriver | None = None  # that makes them; None: they are made elsewhere
     # A parent's file of its rows in parts; None: all columns are integers.
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
@@ -58,62 +58,62 @@ class RangeTable:
         """The advice for a damaged file of a derived table."""
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
-    def parts(
+    def read_frames(
         self, archive: Archive, run_id: str, stored: StoredRange, rows: int | None = None
     ) -> Iterator[pl.DataFrame]:
         """The rows of a file, in parts of so many. Raises ``FailureError`` for a damaged one."""
         path = archive.folder(self.name, run_id) / stored.name
-        return file_parts(archive.backend, path, self.schema, rows)
+        return read_file_frames(archive.backend, path, self.schema, rows)
 
-    def store(
+    def write(
         self, archive: Archive, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
         """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
-        content = encode(frame.iter_slices(self.group_rows), self.schema)
-        return store_table(archive, run_id, self.name, games, content, extent)
+        content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
+        return write_table(archive, run_id, self.name, games, content, extent)
 
-    def merged(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
+    def merge(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
         """The rows of a parent of so many units from those of its children. All come in parts."""
-        return merged(children, self.key, self.parent_rows(units), self.totals)
+        return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
-    def parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
+    def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
         """A parent's file of a range of units."""
-        rows = self.merged(children, span[1] - span[0])
-        return encode(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
+        rows = self.merge(children, span[1] - span[0])
+        return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
-def extents_found(archive: Archive, run_id: str, table: RangeTable) -> list[str]:
+def list_extents(archive: Archive, run_id: str, table: RangeTable) -> list[str]:
     """The extents of a run's files of a table, the greatest first."""
-    every = {each.extent for each in archive.found(table.name, run_id)}
+    every = {each.extent for each in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
 
-def known_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
+def select_best_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
     """The files of a derived table for a question that names no extent.
 
     It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
     the greatest extent.
     """
-    extents = extents_found(archive, run_id, table)
+    extents = list_extents(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
-    every = [archive.ranges(run_id, table.name, those.__contains__) for those in enough]
+    every = [archive.list_effective_ranges(run_id, table.name, those.__contains__) for those in enough]
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
 
 
 def count_lost_units(archive: Archive, record: RunRecord, table: RangeTable) -> int:
     """Return how many units a derived table of a run had when the run's record was written and has no longer."""
-    return max(0, record.promised_units(table.name) - known_ranges(archive, record.run_id, table).units)
+    return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
 
 
 def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
     """Describe the units that a derived table of a run has lost, with the remedy, for after the name of its folder."""
     return (
-        f"lacks {units} of {record.promised_units(table.name)} units, which were there: restore the files from a copy, "
+        f"lacks {units} of {record.recorded_units(table.name)} units, which were there: restore the files from a copy, "
         f"or run '{table.command}' again"
     )
 
 
-def note_derived(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
+def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
     """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
 
     A greater number that is there stays: what is lost is missed until it is made again.
@@ -122,19 +122,19 @@ def note_derived(archive: Archive, run_id: str, tables: Iterable[RangeTable]) ->
         FailureError: The record cannot be written.
 
     """
-    units = {table.name: known_ranges(archive, run_id, table).units for table in tables}
-    record = archive.run(run_id)
-    if record is not None and any(record.promised_units(name) < count for name, count in units.items()):
-        archive.update_run(run_id, lambda known: known and known.with_derived(units))
+    units = {table.name: select_best_ranges(archive, run_id, table).units for table in tables}
+    record = archive.find_run(run_id)
+    if record is not None and any(record.recorded_units(name) < count for name, count in units.items()):
+        archive.update_run(run_id, lambda known: known and known.with_derived_units(units))
 
 
-def lacking(archive: Archive, run_id: str, table: RangeTable, enough: Extent) -> list[StoredRange]:
+def list_missing_ranges(archive: Archive, run_id: str, table: RangeTable, enough: ExtentFilter) -> list[StoredRange]:
     """The ranges of games that a derived table does not cover to a sufficient extent."""
-    known = archive.ranges(run_id, table.name, enough)
-    return archive.ranges(run_id).not_in(known)
+    known = archive.list_effective_ranges(run_id, table.name, enough)
+    return archive.list_effective_ranges(run_id).select_outside(known)
 
 
-class GamesPart(NamedTuple):
+class TableChunk(NamedTuple):
     """A part of a range of games, from which a table is to be made."""
 
     run_id: str
@@ -147,29 +147,31 @@ class GamesPart(NamedTuple):
         return self.end - self.first
 
 
-def made_inside(
+def group_partial_files(
     archive: Archive, run_id: str, table: RangeTable, lacks: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
     """For each of some ranges of games, in order: the files that a table has of parts of this range."""
     ranges, made = Ranges(lacks), {each: list[StoredRange]() for each in lacks}
-    for each in archive.found(table.name, run_id) if lacks else ():
-        games = ranges.at(each.first)
+    for each in archive.list_files(table.name, run_id) if lacks else ():
+        games = ranges.find_range(each.first)
         if games is not None and each.end <= games.end and table.is_extent(each.extent):
             made[games].append(each)
     return iter(made.values())
 
 
-def parts_lacking(run_id: str, games: StoredRange, made: Iterable[StoredRange], most: int) -> Iterator[GamesPart]:
+def list_missing_chunks(
+    run_id: str, games: StoredRange, made: Iterable[StoredRange], most: int
+) -> Iterator[TableChunk]:
     """The parts of a range of games that a table lacks: aligned, with at most ``most`` units each.
 
     A part in ``made`` has a file already, even if the files do not yet make up the whole range.
     """
-    gaps = missing(sorted((each.first, each.end) for each in made), games.end, games.first)
+    gaps = list_gaps(sorted((each.first, each.end) for each in made), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
-        yield GamesPart(run_id, games, games.first, games.end)
+        yield TableChunk(run_id, games, games.first, games.end)
     for first, end in gaps:
-        for low, high in parts(first, end, games.end, most):
-            yield GamesPart(run_id, games, low, high)
+        for low, high in split_into_files(first, end, games.end, most):
+            yield TableChunk(run_id, games, low, high)
 
 
 # Merging: tables that are sorted by the same key become one. Of each table only a part is in memory. A step takes, from
@@ -177,18 +179,18 @@ def parts_lacking(run_id: str, games: StoredRange, made: Iterable[StoredRange], 
 # not grow with the tables, and the same rows give the same parts.
 
 ROWS_IN_MEMORY = 1 << 20  # of so many tables together, about 50 bytes each
-LEAST_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
+MIN_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
 
-Key = tuple[Any, ...]
+RowKey = tuple[Any, ...]
 Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the same key become one
 
 
-def rows_at_once(tables: int) -> int:
+def compute_rows_per_table(tables: int) -> int:
     """The number of rows of each of so many tables in memory: read the tables in parts of that size."""
-    return max(LEAST_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
+    return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
-def merged(
+def merge_sorted_tables(
     tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
 ) -> Iterator[pl.DataFrame]:
     """The rows of all tables by their key, in parts of ``group_rows``, the last one smaller; no part is empty.
@@ -197,12 +199,12 @@ def merged(
     key once. Columns that are neither in the key nor in ``totals`` follow from the key.
     """
     waiting, rows = list[pl.DataFrame](), 0
-    for found in _steps([_Rows(table, key) for table in tables]):
-        found.sort(key=lambda rows: _key(rows, key, 0))
+    for found in _iterate_merge_steps([_MergeCursor(table, key) for table in tables]):
+        found.sort(key=lambda rows: _key_at(rows, key, 0))
         step = pl.concat(found)
-        if any(_key(one, key, -1) >= _key(other, key, 0) for one, other in itertools.pairwise(found)):
-            step = by_key(step, key)
-            step = added_up(step, key, totals) if totals else step
+        if any(_key_at(one, key, -1) >= _key_at(other, key, 0) for one, other in itertools.pairwise(found)):
+            step = sort_by_key(step, key)
+            step = sum_equal_keys(step, key, totals) if totals else step
         waiting.append(step)
         rows += len(step)
         while rows >= group_rows:
@@ -213,11 +215,11 @@ def merged(
         yield pl.concat(waiting)
 
 
-def _key(rows: pl.DataFrame, key: Sequence[str], row: int) -> Key:
+def _key_at(rows: pl.DataFrame, key: Sequence[str], row: int) -> RowKey:
     return rows.select(key).row(row)
 
 
-def by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Rows in the order of their key, whose columns are whole numbers.
 
     Neighbouring columns share a word of 63 bits if their values fit: one word is sorted many times as fast as seven
@@ -238,7 +240,7 @@ def by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return rows.with_columns(**dict(zip(names, words, strict=True))).sort(names).drop(names)
 
 
-def added_up(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
+def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
     """Rows in the order of their key, of which those with the same one become one. There is at least one."""
     begins = np.zeros(len(rows), np.bool_)
     begins[0] = True
@@ -249,21 +251,21 @@ def added_up(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataF
     return rows.filter(pl.Series(begins)).with_columns(**sums)
 
 
-class _Rows:
+class _MergeCursor:
     """The rows of one table that are in memory and not merged yet."""
 
     def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
         self._parts, self._key = parts, key
         self._frame, self._keys = pl.DataFrame(), pl.DataFrame()
         self._size = 0  # of the last part
-        self.is_ended = False  # all are in memory
-        self.read()
+        self.is_exhausted = False  # all are in memory
+        self.refill()
 
-    def read(self) -> None:
+    def refill(self) -> None:
         """Read the next part if less than half of one is left."""
-        while not self.is_ended and 2 * len(self._frame) <= self._size:
+        while not self.is_exhausted and 2 * len(self._frame) <= self._size:
             part = next(self._parts, None)
-            self.is_ended = part is None
+            self.is_exhausted = part is None
             if part is not None and len(part):
                 self._size = len(part)
                 self._frame = pl.concat([self._frame, part]) if len(self._frame) else part
@@ -273,32 +275,32 @@ class _Rows:
     def __len__(self) -> int:
         return len(self._frame)
 
-    def key(self, row: int) -> Key:
+    def key_at(self, row: int) -> RowKey:
         """The key of a row in memory."""
         return self._keys.row(row)
 
-    def taken(self, limit: Key | None) -> pl.DataFrame:
+    def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
         """The rows in memory up to a key, or all of them; they are gone from here then."""
         end = len(self)
-        if limit is not None and end and self.key(-1) > limit:
-            end = bisect_right(range(end), limit, key=self.key) if self.key(0) <= limit else 0
+        if limit is not None and end and self.key_at(-1) > limit:
+            end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
         found, self._frame = self._frame[:end], self._frame[end:]
         if end:
             self._keys = self._keys[end:]
-            self.read()
+            self.refill()
         return found
 
 
-def _steps(tables: Sequence[_Rows]) -> Iterator[list[pl.DataFrame]]:
+def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
     """Rows of several tables; what comes in a step is before all that comes in later ones."""
     while True:
-        limit = min((each.key(-1) for each in tables if not each.is_ended), default=None)
+        limit = min((each.key_at(-1) for each in tables if not each.is_exhausted), default=None)
         if (
             limit is not None and len(limit) > 1
         ):  # of plies one at a time: then tables of different games do not overlap
-            least = min(each.key(0)[0] for each in tables if len(each))
+            least = min(each.key_at(0)[0] for each in tables if len(each))
             limit = limit if limit[0] == least else (least, math.inf)
-        found = [rows for each in tables if len(rows := each.taken(limit))]
+        found = [rows for each in tables if len(rows := each.pop_up_to(limit))]
         if found:
             yield found
         if limit is None:

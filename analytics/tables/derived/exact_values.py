@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import entry, function_value, inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, placed
+from quarto.jit import function_value, inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, place_piece
 from quarto.rules import CELLS, NONE
-from quarto.solver.search import MOVER_QUESTION, can_give, can_move, can_place, wins_at_once
-from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
-from quarto.threats import SAFE_PIECES, danger, winning_cells
+from quarto.solver.search import MOVER_QUESTION_SIGNATURE, can_give, can_move, can_place, can_win_at_once
+from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, proof_key, recall_answer, remember_answer
+from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
 
 NOT_COUNTED = -1  # instead of a number of choices
 UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
@@ -48,29 +48,29 @@ class ExactValues(NamedTuple):
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
 VALUES_TYPE = numba.typeof(ExactValues.empty(1))
-COUNT = types.int64
+COUNT_TYPE = types.int64
 
 
-@function_value(MOVER_QUESTION)
-def _board_answer(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+@function_value(MOVER_QUESTION_SIGNATURE)
+def _can_giver_achieve(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Whether the giver can win or at least draw; ``available`` is not empty."""
     pieces = int64(popcount(occupied))
-    key = key_of(lanes, occupied, search) if pieces <= TABLE_PIECES else uint64(0)
-    known = recall(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
+    key = proof_key(lanes, occupied, search) if pieces <= TABLE_PIECES else uint64(0)
+    known = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
     if known >= 0:
         return known
-    safe = available & SAFE_PIECES[danger(lanes, occupied, rules)]
+    safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
     answer = can_give(lanes, occupied, available, safe, question, rules, search)
     if pieces <= TABLE_PIECES and search.stopped == 0:
-        remember(key, question, answer, search)
+        remember_answer(key, question, answer, search)
     return answer
 
 
-board_answer = entry(_board_answer)
+can_giver_achieve = to_external_kernel(_can_giver_achieve)
 
 
-@inlined
-def hand_answer(board: Position, gift: int, question: int, rules: Any, search: Any) -> int:
+@inline_function
+def can_mover_achieve(board: Position, gift: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover can win or at least draw with ``gift`` in hand."""
     if winning_cells(board.lanes, board.occupied, gift, rules) != 0:
         return int64(1)
@@ -78,29 +78,29 @@ def hand_answer(board: Position, gift: int, question: int, rules: Any, search: A
     return can_place(board.lanes, board.occupied, rest, gift, question, rules, search)
 
 
-@function_value(MOVER_QUESTION)
-def _move_answer(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+@function_value(MOVER_QUESTION_SIGNATURE)
+def _can_chooser_achieve(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Under rules where the mover chooses the piece: whether the mover can win or at least draw."""
     if available == 0:
         return int64(question == DRAW)
-    if wins_at_once(lanes, occupied, available, rules):
+    if can_win_at_once(lanes, occupied, available, rules):
         return int64(1)
     pieces = int64(popcount(occupied))
-    key = key_of(lanes, occupied, search) if pieces <= TABLE_PIECES_MOVER else uint64(0)
-    known = recall(key, pieces, question, search) if pieces <= TABLE_PIECES_MOVER else int64(-1)
+    key = proof_key(lanes, occupied, search) if pieces <= TABLE_PIECES_MOVER else uint64(0)
+    known = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES_MOVER else int64(-1)
     if known >= 0:
         return known
     answer = can_move(lanes, occupied, available, question, rules, search)
     if pieces <= TABLE_PIECES_MOVER and search.stopped == 0:
-        remember(key, question, answer, search)
+        remember_answer(key, question, answer, search)
     return answer
 
 
-move_answer = entry(_move_answer)
+can_chooser_achieve = to_external_kernel(_can_chooser_achieve)
 
 
-@inlined
-def value_on_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
+@inline_function
+def solve_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
     """The value for the giver (for the mover, where the mover chooses), known to be at least ``at_least``."""
     mover = rules.mover_chooses != 0
     if at_least > 0:
@@ -111,26 +111,26 @@ def value_on_board(board: Position, at_least: int, rules: Any, search: Any) -> i
         if question == DRAW and at_least == 0:
             return int64(0)
         if mover:
-            yes = move_answer(board.lanes, board.occupied, board.available, question, rules, search)
+            yes = can_chooser_achieve(board.lanes, board.occupied, board.available, question, rules, search)
         else:
-            yes = board_answer(board.lanes, board.occupied, board.available, question, rules, search)
+            yes = can_giver_achieve(board.lanes, board.occupied, board.available, question, rules, search)
         if yes:
             return int64(1) - question
     return int64(-1)
 
 
-@inlined
-def value_in_hand(board: Position, piece: int, at_least: int, rules: Any, search: Any) -> int:
+@inline_function
+def solve_hand(board: Position, piece: int, at_least: int, rules: Any, search: Any) -> int:
     """The value for the mover with ``piece``, which is available, in hand, known to be at least ``at_least``."""
-    if at_least > 0 or hand_answer(board, piece, WIN, rules, search):
+    if at_least > 0 or can_mover_achieve(board, piece, WIN, rules, search):
         return int64(1)
     if at_least == 0:
         return int64(0)
-    return hand_answer(board, piece, DRAW, rules, search) - 1
+    return can_mover_achieve(board, piece, DRAW, rules, search) - 1
 
 
-@inlined
-def saving_gifts(board: Position, value: int, rules: Any, search: Any) -> int:
+@inline_function
+def count_saving_gifts(board: Position, value: int, rules: Any, search: Any) -> int:
     """The number of gifts that keep the giver's ``value``."""
     gifts, count = board.available, int64(0)
     if value < 0:
@@ -138,12 +138,12 @@ def saving_gifts(board: Position, value: int, rules: Any, search: Any) -> int:
     while gifts:
         gift = lowest_bit(gifts)
         gifts &= gifts - 1
-        count += 1 - hand_answer(board, gift, DRAW if value > 0 else WIN, rules, search)
+        count += 1 - can_mover_achieve(board, gift, DRAW if value > 0 else WIN, rules, search)
     return count
 
 
-@inlined
-def saving_cells(board: Position, piece: int, value: int, rules: Any, search: Any) -> int:
+@inline_function
+def count_saving_cells(board: Position, piece: int, value: int, rules: Any, search: Any) -> int:
     """The number of cells for ``piece`` that keep the mover's ``value``."""
     wins = winning_cells(board.lanes, board.occupied, piece, rules)
     count, empty = int64(0), ~board.occupied & ALL_CELLS
@@ -151,7 +151,7 @@ def saving_cells(board: Position, piece: int, value: int, rules: Any, search: An
     while empty:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        lanes, occupied = placed(board.lanes, piece, cell), board.occupied | int64(1) << cell
+        lanes, occupied = place_piece(board.lanes, piece, cell), board.occupied | int64(1) << cell
         if value < 0:
             count += 1
         elif (wins >> cell) & 1:
@@ -159,25 +159,27 @@ def saving_cells(board: Position, piece: int, value: int, rules: Any, search: An
         elif rest == 0:
             count += int64(value == 0)
         elif rules.mover_chooses != 0:
-            count += 1 - move_answer(lanes, occupied, rest, DRAW if value > 0 else WIN, rules, search)
+            count += 1 - can_chooser_achieve(lanes, occupied, rest, DRAW if value > 0 else WIN, rules, search)
         else:
-            count += board_answer(lanes, occupied, rest, WIN if value > 0 else DRAW, rules, search)
+            count += can_giver_achieve(lanes, occupied, rest, WIN if value > 0 else DRAW, rules, search)
     return count
 
 
-@inlined
-def boards_of(games: Games, game: int, lanes: Any, occupied: Any, available: Any) -> None:
+@inline_function
+def fill_boards(games: Games, game: int, lanes: Any, occupied: Any, available: Any) -> None:
     """Write the boards before each ply and after the last one into three arrays [17]."""
     lanes[0], occupied[0], available[0] = uint64(0), 0, ALL_PIECES
     for ply in range(games.plies[game]):
         piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-        lanes[ply + 1] = placed(lanes[ply], piece, cell)
+        lanes[ply + 1] = place_piece(lanes[ply], piece, cell)
         occupied[ply + 1] = occupied[ply] | int64(1) << cell
         available[ply + 1] = available[ply] & ~(int64(1) << piece)
 
 
-@kernel(types.void(COUNT, COUNT, COUNT, GAMES_TYPE, types.int8[::1], VALUES_TYPE, RULES_TYPE, SEARCH_TYPE))
-def evaluate(
+@kernel(
+    types.void(COUNT_TYPE, COUNT_TYPE, COUNT_TYPE, GAMES_TYPE, types.int8[::1], VALUES_TYPE, RULES_TYPE, SEARCH_TYPE)
+)
+def solve_games(
     start: int,
     end: int,
     choices: int,
@@ -197,7 +199,7 @@ def evaluate(
     mover = rules.mover_chooses != 0
     for game in range(start, end):
         plies = int64(games.plies[game])
-        boards_of(games, game, lanes, occupied, available)
+        fill_boards(games, game, lanes, occupied, available)
         after = int64(0)
         for ply in range(plies - 1, int64(first[game]) - 1, -1):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
@@ -206,25 +208,25 @@ def evaluate(
                 after = int64((winning_cells(lanes[ply], occupied[ply], piece, rules) >> cell) & 1)
                 if after == 0:
                     final = Position(lanes[plies], occupied[plies], available[plies], int64(NONE), int64(NONE))
-                    after = value_on_board(final, int64(-1), rules, search) * (1 - 2 * int64(mover))
+                    after = solve_board(final, int64(-1), rules, search) * (1 - 2 * int64(mover))
                 values.end[game] = after
             if mover:
-                value = value_on_board(board, after, rules, search)
+                value = solve_board(board, after, rules, search)
                 values.placement[ply, game] = value
                 if choices != 0:
                     pieces, count = available[ply], int64(0)
                     while pieces:
-                        count += saving_cells(board, lowest_bit(pieces), value, rules, search)
+                        count += count_saving_cells(board, lowest_bit(pieces), value, rules, search)
                         pieces &= pieces - 1
                     values.saving_cells[ply, game] = count
                 after = -value
                 continue
-            placement = value_in_hand(board, piece, after, rules, search)
-            gift = value_on_board(board, -placement, rules, search)
+            placement = solve_hand(board, piece, after, rules, search)
+            gift = solve_board(board, -placement, rules, search)
             values.placement[ply, game], values.gift[ply, game] = placement, gift
             if choices != 0:
-                values.saving_cells[ply, game] = saving_cells(board, piece, placement, rules, search)
-                values.saving_gifts[ply, game] = saving_gifts(board, gift, rules, search)
+                values.saving_cells[ply, game] = count_saving_cells(board, piece, placement, rules, search)
+                values.saving_gifts[ply, game] = count_saving_gifts(board, gift, rules, search)
             after = gift
         if search.stopped != 0:
             break

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 POLL_SECONDS = 0.1
 
@@ -16,10 +16,10 @@ class StoppedError(Exception):
     """Raised by callbacks and jobs: the results of the rest are not wanted any more."""
 
 
-def run_jobs(
-    jobs: Iterable[Callable[[], Result]],
+def run_on_threads(
+    jobs: Iterable[Callable[[], ResultT]],
     threads: int,
-    done: Callable[[Result], None],
+    done: Callable[[ResultT], None],
     stop: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
@@ -30,7 +30,7 @@ def run_jobs(
     them end sooner. Jobs that have not begun never will.
     """
     waiting = iter(jobs)
-    pending: set[Future[Result]] = set()
+    pending: set[Future[ResultT]] = set()
     with ThreadPoolExecutor(threads) as pool:
         try:
             while True:

@@ -14,12 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from quarto.batch import GAME_BITS
-from quarto.bits import spread
-from quarto.canonical import Turn, canonical_turn, first_turn
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.bits import piece_to_lanes
+from quarto.canonical import CanonicalTurn, canonical_first_turn, canonical_turn
+from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.symmetry import Symmetries, symmetries
+from quarto.symmetry import Symmetries, build_symmetries
 
 # 64 bits even where fewer would do: the encoder stores such columns as differences, which take less than a dictionary.
 POSITIONS = pl.Schema(
@@ -39,12 +39,14 @@ POSITIONS = pl.Schema(
     }
 )
 
-CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: nothing, the placement only, or the whole turn
+CHOSEN_TURN, IMPOSED_PLACEMENT, IMPOSED_TURN = range(
+    3
+)  # the column ``imposed``: nothing, the placement only, or the whole turn
 
 # The lowest bits of the fields in a word of ``Keys.choice``. The sort uses digits of 11 bits; the mask begins a digit.
-CELL_AT, SECOND_AT, PAIRING_AT, MASK_AT = 5, 9, 10, 44
-DIGIT = 11
-BUCKETS = 1 << DIGIT
+CELL_SHIFT, SECOND_SHIFT, PAIRING_SHIFT, MASK_SHIFT = 5, 9, 10, 44
+DIGIT_BITS = 11
+BUCKETS = 1 << DIGIT_BITS
 CHOICE_DIGITS, BOARD_DIGITS, MASK_DIGITS = 4, 6, 2
 DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
 
@@ -57,7 +59,7 @@ class Plies(NamedTuple):
     cell: NDArray[np.int8]  # [R]
     outcome: NDArray[np.int8]  # [R] of the game, for the mover: 1, 0, -1
 
-    def part(self, start: int, end: int) -> Plies:
+    def slice_rows(self, start: int, end: int) -> Plies:
         """The rows from ``start`` to before ``end``, as views."""
         of = slice(start, end)
         return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
@@ -70,12 +72,12 @@ class Boards(NamedTuple):
     before: NDArray[np.int32]  # [R] bit p: piece p is on the board
     filled: NDArray[np.int32]  # [R] bit c: cell c holds a piece
 
-    def part(self, start: int, end: int) -> Boards:
+    def slice_rows(self, start: int, end: int) -> Boards:
         """The boards from ``start`` to before ``end``, as views."""
         return Boards(self.lanes[start:end], self.before[start:end], self.filled[start:end])
 
 
-class Keys(NamedTuple):
+class SortKeys(NamedTuple):
     """The sort keys of the turns of a ply: first the mask, then the board, then the rest."""
 
     board: NDArray[np.uint64]  # [R] ``Turn.board``
@@ -83,16 +85,16 @@ class Keys(NamedTuple):
     row: NDArray[np.int32]  # [R] index of the row in the ply
 
     @staticmethod
-    def empty(rows: int) -> Keys:
+    def empty(rows: int) -> SortKeys:
         """Uninitialised keys."""
-        return Keys(np.empty(rows, np.uint64), np.empty(rows, np.uint64), np.empty(rows, np.int32))
+        return SortKeys(np.empty(rows, np.uint64), np.empty(rows, np.uint64), np.empty(rows, np.int32))
 
-    def head(self, rows: int) -> Keys:
+    def head(self, rows: int) -> SortKeys:
         """The first ``rows`` keys, as views."""
-        return Keys(self.board[:rows], self.choice[:rows], self.row[:rows])
+        return SortKeys(self.board[:rows], self.choice[:rows], self.row[:rows])
 
 
-class Counts(NamedTuple):
+class PositionCounts(NamedTuple):
     """The columns of ``positions`` that differ within a ply."""
 
     occupied: NDArray[np.int64]  # [R]
@@ -107,14 +109,14 @@ class Counts(NamedTuple):
     sample: NDArray[np.int64]  # [R]
 
     @staticmethod
-    def empty(rows: int) -> Counts:
+    def empty(rows: int) -> PositionCounts:
         """Uninitialised columns."""
         small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
-        return Counts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
+        return PositionCounts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
 
 
 @kernel()
-def _replay(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
+def _fill_boards(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
     """Fill the boards before each row of the plies before ``end``, which begin as zeros.
 
     ``starts`` [18] are the rows where the plies begin. Returns the first ply with a row that follows none, or ``end``.
@@ -124,7 +126,7 @@ def _replay(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -
         for last in range(starts[ply - 1], starts[ply]):
             if row < starts[ply + 1] and plies.game_id[row] == plies.game_id[last]:
                 piece, cell = int64(plies.piece[last]), int64(plies.cell[last])
-                boards.lanes[row] = boards.lanes[last] | (spread(piece) << uint64(cell))
+                boards.lanes[row] = boards.lanes[last] | (piece_to_lanes(piece) << uint64(cell))
                 boards.before[row] = int64(boards.before[last]) | int64(1) << piece
                 boards.filled[row] = int64(boards.filled[last]) | int64(1) << cell
                 row += 1
@@ -133,22 +135,24 @@ def _replay(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -
     return end
 
 
-def boards_before(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
+def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
     """The boards before the plies before ``end``. Raises ``ValueError`` if the rows are not games in order."""
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
-    require_games(_replay(starts, plies, boards, end), end)
+    check_games_complete(_fill_boards(starts, plies, boards, end), end)
     return boards
 
 
-def require_games(reached: int, plies: int) -> None:
+def check_games_complete(reached: int, plies: int) -> None:
     """Raise ``ValueError`` if a replay of so many plies has ended at a row that follows none."""
     if reached != plies:
         raise ValueError(f"has a row of ply {reached} whose game has none of ply {reached - 1}")
 
 
 @kernel()
-def _turns(ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: Keys, tables: Symmetries) -> None:
+def _fill_sort_keys(
+    ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
+) -> None:
     """Fill ``keys`` with the turns of a ply; the gifts are in ``after``, the rows of the next one."""
     found = int64(0)
     for row in range(rows.game_id.shape[0]):
@@ -158,19 +162,24 @@ def _turns(ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, key
         piece = given if mover else int64(after.piece[found]) if goes_on else int64(NONE)
         hand = int64(NONE) if mover else given
         if ply == 0:
-            turn = first_turn(hand, (cell, piece), tables)
+            turn = canonical_first_turn(hand, (cell, piece), tables)
         else:
             turn = canonical_turn(boards.lanes[row], occupied, hand, (cell, piece), tables)
         second = ((ply + 1) & 1) ^ (game_id & 1)
-        choice = (turn.piece + 1) | turn.cell << CELL_AT | second << SECOND_AT | (game_id >> GAME_BITS) << PAIRING_AT
+        choice = (
+            (turn.piece + 1)
+            | turn.cell << CELL_SHIFT
+            | second << SECOND_SHIFT
+            | (game_id >> GAME_BITS) << PAIRING_SHIFT
+        )
         keys.board[row] = turn.board
-        keys.choice[row] = uint64(choice) | uint64(tables.number[occupied]) << uint64(MASK_AT)
+        keys.choice[row] = uint64(choice) | uint64(tables.number[occupied]) << uint64(MASK_SHIFT)
         keys.row[row] = row
         found += int64(goes_on)
 
 
-@inlined
-def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Keys) -> bool:
+@inline_function
+def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys, target: SortKeys) -> bool:
     """One pass of the sort, by the digit at ``shift`` of the words; if all are equal it does nothing, returns false."""
     counts = np.zeros(BUCKETS, np.int64)
     mask = uint64(BUCKETS - 1)
@@ -193,7 +202,7 @@ def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Key
 
 
 @kernel()
-def sort(keys: Keys, spare: Keys) -> bool:
+def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
     """Sort by mask, board, then the rest; rows of equal keys stay in order. Returns whether the result is in ``spare``.
 
     A radix sort from the lowest digit up. Most digits are equal in all keys and cost one pass of reading only.
@@ -204,28 +213,28 @@ def sort(keys: Keys, spare: Keys) -> bool:
     for digit in range(DIGITS):
         source, target = (spare, keys) if moved else (keys, spare)
         if digit < CHOICE_DIGITS:
-            done = _distribute(source.choice, DIGIT * digit, source, target)
+            done = _distribute_by_digit(source.choice, DIGIT_BITS * digit, source, target)
         elif digit < CHOICE_DIGITS + BOARD_DIGITS:
-            done = _distribute(source.board, DIGIT * (digit - CHOICE_DIGITS), source, target)
+            done = _distribute_by_digit(source.board, DIGIT_BITS * (digit - CHOICE_DIGITS), source, target)
         else:
-            done = _distribute(source.choice, DIGIT * (digit - BOARD_DIGITS), source, target)
+            done = _distribute_by_digit(source.choice, DIGIT_BITS * (digit - BOARD_DIGITS), source, target)
         moved ^= done
     return moved
 
 
 @kernel()
-def _count(keys: Keys, plies: Plies, counts: Counts, first: int, tables: Symmetries) -> int:
+def _count_equal_keys(keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries) -> int:
     """Write a row for each group of equal keys into ``counts``, from row ``first`` on; returns the row after them."""
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]
         if i == 0 or choice != keys.choice[i - 1] or keys.board[i] != keys.board[i - 1]:
             at += 1
-            counts.occupied[at] = tables.masks[int64(choice >> uint64(MASK_AT))]
+            counts.occupied[at] = tables.masks[int64(choice >> uint64(MASK_SHIFT))]
             counts.board[at] = int64(keys.board[i])
-            counts.pairing[at] = int64(choice >> uint64(PAIRING_AT)) & ((1 << 31) - 1)
-            counts.second[at] = int64(choice >> uint64(SECOND_AT)) & 1
-            counts.cell[at] = int64(choice >> uint64(CELL_AT)) & 15
+            counts.pairing[at] = int64(choice >> uint64(PAIRING_SHIFT)) & ((1 << 31) - 1)
+            counts.second[at] = int64(choice >> uint64(SECOND_SHIFT)) & 1
+            counts.cell[at] = int64(choice >> uint64(CELL_SHIFT)) & 15
             counts.piece[at] = int64(choice & uint64(31)) - 1
             counts.games[at], counts.wins[at], counts.draws[at] = 0, 0, 0
             counts.sample[at] = plies.game_id[row] & ((1 << GAME_BITS) - 1)
@@ -235,32 +244,34 @@ def _count(keys: Keys, plies: Plies, counts: Counts, first: int, tables: Symmetr
     return at + 1
 
 
-def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
+def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
     """The turns of consecutive plies of one shard, counted by position: a table by the schema ``POSITIONS``.
 
     ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` if its rows are not
     games in order.
     """
-    tables, begins = symmetries(rules), starts_of(plies)
+    tables, begins = build_symmetries(rules), find_ply_starts(plies)
     starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
-    every = plies_of(plies, starts[end])
-    boards = boards_before(begins, every, end)
-    keys, spare = Keys.empty(starts[1]), Keys.empty(starts[1])
-    counts, ends = Counts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
+    every = plies_from_frame(plies, starts[end])
+    boards = replay_boards(begins, every, end)
+    keys, spare = SortKeys.empty(starts[1]), SortKeys.empty(starts[1])
+    counts, ends = PositionCounts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
     for ply in of_plies:
-        rows, after = (every.part(starts[at], starts[at + 1]) for at in (ply, ply + 1))
+        rows, after = (every.slice_rows(starts[at], starts[at + 1]) for at in (ply, ply + 1))
         keys, spare = (each.head(len(rows.game_id)) for each in (keys, spare))
-        _turns(ply, rules.mover_chooses, rows, after, boards.part(starts[ply], starts[ply + 1]), keys, tables)
-        ends.append(_count(spare if sort(keys, spare) else keys, rows, counts, ends[-1], tables))
-    return frame_of(counts, of_plies, np.diff(ends), opening)
+        _fill_sort_keys(
+            ply, rules.mover_chooses, rows, after, boards.slice_rows(starts[ply], starts[ply + 1]), keys, tables
+        )
+        ends.append(_count_equal_keys(spare if radix_sort(keys, spare) else keys, rows, counts, ends[-1], tables))
+    return counts_to_frame(counts, of_plies, np.diff(ends), opening)
 
 
-def starts_of(plies: pl.DataFrame) -> NDArray[np.int64]:
+def find_ply_starts(plies: pl.DataFrame) -> NDArray[np.int64]:
     """[18] the row where each ply begins in the table of a shard; for plies 16 and 17 the number of rows."""
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
 
-def plies_of(frame: pl.DataFrame, rows: int) -> Plies:
+def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
     """Copies of the first rows of a stored table. Raises ``ValueError`` for a piece or cell that is not 0 to 15."""
     game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):
@@ -269,30 +280,32 @@ def plies_of(frame: pl.DataFrame, rows: int) -> Plies:
     return Plies(game_id, piece, cell, outcome)
 
 
-def frame_of(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
+def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
     """The counts as a table; ``sizes`` are the numbers of rows of each ply."""
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
-    imposed = np.where(ply + 1 < opening, IMPOSED, np.where(ply < opening, GIFT_CHOSEN, CHOSEN)).astype(np.int8)
+    imposed = np.where(ply + 1 < opening, IMPOSED_TURN, np.where(ply < opening, IMPOSED_PLACEMENT, CHOSEN_TURN)).astype(
+        np.int8
+    )
     known = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
     known |= {name: column[:rows].copy() for name, column in counts._asdict().items()}  # without the unused room
     return pl.DataFrame({name: known[name] for name in POSITIONS}, schema=POSITIONS)
 
 
 @kernel()
-def _canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
+def _compute_canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
     """[T, 4] the fields of ``Turn``: the canonical forms of turns [T, 3] (hand, cell, piece) on one board."""
     found = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
         choice = turns[i, 1], turns[i, 2]
         if position.occupied == 0:
-            turn = first_turn(turns[i, 0], choice, tables)
+            turn = canonical_first_turn(turns[i, 0], choice, tables)
         else:
             turn = canonical_turn(position.lanes, position.occupied, turns[i, 0], choice, tables)
         found[i, 0], found[i, 1], found[i, 2], found[i, 3] = turn.occupied, int64(turn.board), turn.cell, turn.piece
     return found
 
 
-def turns_in(position: Position, rules: Rules) -> pl.DataFrame:
+def list_canonical_turns(position: Position, rules: Rules) -> pl.DataFrame:
     """Every turn in a position or, on a board without a hand, after every gift, with its canonical form.
 
     Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``Turn``.
@@ -308,6 +321,6 @@ def turns_in(position: Position, rules: Rules) -> pl.DataFrame:
     ]
     turn_table = np.array(turns, np.int64).reshape(-1, 3)
     board = position._replace(lanes=uint64(position.lanes), hand=NONE, last_cell=NONE)
-    forms = _canonical_turns(board, turn_table, symmetries(rules))
-    names = ("own_hand", "own_cell", "own_piece", *Turn._fields)
+    forms = _compute_canonical_turns(board, turn_table, build_symmetries(rules))
+    names = ("own_hand", "own_cell", "own_piece", *CanonicalTurn._fields)
     return pl.DataFrame(np.concatenate([turn_table, forms], axis=1), schema=names)

@@ -17,32 +17,38 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES, Archive
-from analytics.store.files.backend import TEMPORARY, FileStatus, explained
-from analytics.store.marker import MARKER
+from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.files.backend import TEMPORARY_PREFIX, FileStatus, explain_errors
+from analytics.store.marker import MARKER_NAME
 from analytics.store.policy_cards import POLICY_ID, STORED_POLICY_FILE
-from analytics.store.ranges import NAME, StoredRange, counting, fitting, ranges_named
+from analytics.store.ranges import (
+    FILE_NAME,
+    StoredRange,
+    parse_file_names,
+    select_disjoint_ranges,
+    select_effective_derived,
+)
 from analytics.store.records import RUN_ID
 from analytics.tables.derived.derived_table import RangeTable
-from analytics.tables.derived.tables import DERIVED
-from analytics.tables.derived.tables import FOLDERS as TABLE_FOLDERS
-from analytics.tables.upkeep.replacement import replaced_files
+from analytics.tables.derived.tables import DERIVED_TABLES
+from analytics.tables.derived.tables import TABLE_FOLDERS
+from analytics.tables.upkeep.replacement import select_replaced_files
 from quarto.errors import RequestError
 
 # Table files.
 
-AGE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
-PLIES = "plies"
+GRACE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
+PLIES_FOLDER = "plies"
 
 
-class TableFiles(NamedTuple):
+class RunTableFiles(NamedTuple):
     """The table files of a run."""
 
     needed: set[PurePath]
     replaced: dict[PurePath, float]  # with the time of the youngest file that counts instead; games come first
 
 
-class _Listed(NamedTuple):
+class _TableListing(NamedTuple):
     """The files of one table of a run."""
 
     folder: PurePath
@@ -50,103 +56,112 @@ class _Listed(NamedTuple):
 
     @property
     def ranges(self) -> list[StoredRange]:
-        return ranges_named(self.status)
+        return parse_file_names(self.status)
 
     def path(self, stored: StoredRange) -> PurePath:
         return self.folder / stored.name
 
-    def time(self, those: Iterable[StoredRange]) -> float:
+    def youngest_time(self, those: Iterable[StoredRange]) -> float:
         """The time at which the youngest of some files was written."""
         return max(self.status[each.name].modified for each in those)
 
 
-class _Games:
+class _GameFiles:
     """The files of games of a run: which count, which stay, and which were replaced."""
 
-    def __init__(self, archive: Archive, run_id: str, listed: _Listed) -> None:
+    def __init__(self, archive: Archive, run_id: str, listed: _TableListing) -> None:
         """Raises ``FailureError`` for a damaged file that overlaps another one."""
         self._archive, self._run_id, self._listed = archive, run_id, listed
-        self.effective = archive.sorted_out(run_id, GAMES, frozenset([""]), listed.ranges)
-        self.replaced = replaced_files(archive, run_id, listed.ranges, self.effective)
+        self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listed.ranges)
+        self.replaced = select_replaced_files(archive, run_id, listed.ranges, self.effective)
         self.needed = [file for file in listed.ranges if file not in self.replaced]
-        counted = {archive.file_of(run_id, stored) for stored in self.effective}
+        counted = {archive.find_containing_file(run_id, stored) for stored in self.effective}
         self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
 
-    def since(self, file: StoredRange) -> float:
+    def find_replacement_time(self, file: StoredRange) -> float:
         """The time of the youngest file that counts instead of a file that was replaced."""
-        covering = self.effective.inside(file.first, file.end)
-        return self._listed.time(self._archive.file_of(self._run_id, stored) for stored in covering)
+        covering = self.effective.select_overlapping(file.first, file.end)
+        return self._listed.youngest_time(
+            self._archive.find_containing_file(self._run_id, stored) for stored in covering
+        )
 
     def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
         """Return the files of a derived table that are about hidden games."""
         files, names = [*files], {file[:3] for file in self.hidden}
-        return {*fitting(files, counting(self.hidden)), *(file for file in files if file[:3] in names)}
+        return {
+            *select_effective_derived(files, select_disjoint_ranges(self.hidden)),
+            *(file for file in files if file[:3] in names),
+        }
 
 
-def table_files(archive: Archive, run_id: str) -> TableFiles:
+def list_table_files(archive: Archive, run_id: str) -> RunTableFiles:
     """The files of a run that are needed, and those that were replaced; others are neither.
 
     A file of games is needed unless fingerprints prove that others hold its games, see ``replacement``. Raises
     ``FailureError`` if files cannot be listed.
     """
     listed = {}
-    for table in (PLIES, *DERIVED, GAMES):  # games last: what is listed before has its games
+    for table in (PLIES_FOLDER, *DERIVED_TABLES, GAMES_FOLDER):  # games last: what is listed before has its games
         folder = archive.folder(table, run_id)
-        with explained("list", folder):
-            listed[table] = _Listed(folder, archive.statuses(table, run_id))
-    files = TableFiles(set(), {})
-    games = _Games(archive, run_id, listed[GAMES])
-    _of_games(listed, games, files)
-    for name, each in DERIVED.items():
-        _of_derived(each, listed[name], games, files)
+        with explain_errors("list", folder):
+            listed[table] = _TableListing(folder, archive.list_file_statuses(table, run_id))
+    files = RunTableFiles(set(), {})
+    games = _GameFiles(archive, run_id, listed[GAMES_FOLDER])
+    _classify_game_files(listed, games, files)
+    for name, each in DERIVED_TABLES.items():
+        _classify_derived_files(each, listed[name], games, files)
     return files
 
 
-def _of_games(listed: Mapping[str, _Listed], games: _Games, files: TableFiles) -> None:
+def _classify_game_files(listed: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
     """Sort out games, and plies, which stay as long as their games do."""
-    mine, plies = listed[GAMES], listed[PLIES]
+    mine, plies = listed[GAMES_FOLDER], listed[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
-    files.replaced.update({mine.path(file): games.since(file) for file in mine.ranges if file in games.replaced})
+    files.replaced.update(
+        {mine.path(file): games.find_replacement_time(file) for file in mine.ranges if file in games.replaced}
+    )
     stay = {file[:3] for file in games.needed}
-    gone = {file[:3]: games.since(file) for file in games.replaced}
+    gone = {file[:3]: games.find_replacement_time(file) for file in games.replaced}
     chosen = {file[:3]: file for file in sorted(plies.ranges, reverse=True)}  # of equal ones the smallest check is read
     for file in plies.ranges:
         if file[:3] in stay and chosen[file[:3]] == file:
             files.needed.add(plies.path(file))
         elif file[:3] in stay:
-            files.replaced[plies.path(file)] = plies.time([chosen[file[:3]]])
+            files.replaced[plies.path(file)] = plies.youngest_time([chosen[file[:3]]])
         elif file[:3] in gone:
             files.replaced[plies.path(file)] = gone[file[:3]]
-        elif games.effective.has_all(file.first, file.end):  # young ones' games may be about to be written
-            files.replaced[plies.path(file)] = max(games.since(file), plies.time([file]))
+        elif games.effective.has_all_units(file.first, file.end):  # young ones' games may be about to be written
+            files.replaced[plies.path(file)] = max(games.find_replacement_time(file), plies.youngest_time([file]))
 
 
-def _of_derived(table: RangeTable, mine: _Listed, games: _Games, files: TableFiles) -> None:
+def _classify_derived_files(table: RangeTable, mine: _TableListing, games: _GameFiles, files: RunTableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
     listed = [file for file in mine.ranges if table.is_extent(file.extent)]
     files.needed.update(map(mine.path, games.select_hidden(listed)))
     for extent in {file.extent for file in listed}:
-        ranges = fitting((file for file in listed if table.includes(file.extent, extent)), games.effective)
+        ranges = select_effective_derived(
+            (file for file in listed if table.includes(file.extent, extent)), games.effective
+        )
         counted = set(ranges)
         for file in listed:
             if file in counted:
                 files.needed.add(mine.path(file))
             elif file.extent != extent or mine.path(file) in files.needed:
                 continue
-            elif ranges.has_all(file.first, file.end):
-                files.replaced[mine.path(file)] = mine.time(ranges.inside(file.first, file.end))
-            elif (of := games.effective.at(file.first)) and file.end <= of.end and file[:2] != of[:2]:
+            elif ranges.has_all_units(file.first, file.end):
+                files.replaced[mine.path(file)] = mine.youngest_time(ranges.select_overlapping(file.first, file.end))
+            elif (of := games.effective.find_range(file.first)) and file.end <= of.end and file[:2] != of[:2]:
                 files.needed.add(mine.path(file))  # a part of it
 
 
-def remove_replaced(archive: Archive, run_id: str, age: float = AGE_SECONDS) -> int:
+def remove_replaced_files(archive: Archive, run_id: str, age: float = GRACE_SECONDS) -> int:
     """Remove the files of a run that were replaced so many seconds ago; returns their number.
 
     Raises ``FailureError`` when one cannot be removed.
     """
-    files = table_files(archive, run_id)
-    with explained("remove files from", archive.root):
-        latest = archive.backend.clock(archive.root) - age if files.replaced else 0.0
+    files = list_table_files(archive, run_id)
+    with explain_errors("remove files from", archive.root):
+        latest = archive.backend.read_clock(archive.root) - age if files.replaced else 0.0
         old = [path for path, since in files.replaced.items() if since <= latest and path not in files.needed]
         for path in old:
             archive.backend.remove(path)
@@ -155,22 +170,22 @@ def remove_replaced(archive: Archive, run_id: str, age: float = AGE_SECONDS) -> 
 
 # All files of an archive.
 
-AGES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+AGE_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+SECONDS_BY_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 FOLDERS = (*TABLE_FOLDERS, "runs", "sweeps", policy_cards.FOLDER, sprt_verdicts.FOLDER)
 
 # Paths inside an archive, of the records of runs, tests and sweeps, and of locks.
-RUN = rf"run={RUN_ID.pattern}"
-RECORDS = re.compile(
-    rf"{re.escape(MARKER)}|runs/{RUN_ID.pattern}\.(json|writer)"
-    rf"|{sprt_verdicts.FOLDER}/{RUN}/{sprt_verdicts.VERDICT_ID.pattern}\.json"
+RUN_FOLDER_PATTERN = rf"run={RUN_ID.pattern}"
+RECORD_PATH = re.compile(
+    rf"{re.escape(MARKER_NAME)}|runs/{RUN_ID.pattern}\.(json|writer)"
+    rf"|{sprt_verdicts.FOLDER}/{RUN_FOLDER_PATTERN}/{sprt_verdicts.VERDICT_ID.pattern}\.json"
     r"|sweeps/[^/]+/\d+\.json"
 )
 # Of what writers leave: files that are not finished, tables, files of policies.
-TABLE_FILE = rf"({'|'.join(TABLE_FOLDERS)})/{RUN}/({NAME.pattern})"
-OURS = re.compile(
-    rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}|{TABLE_FILE}"
+TABLE_FILE = rf"({'|'.join(TABLE_FOLDERS)})/{RUN_FOLDER_PATTERN}/({FILE_NAME.pattern})"
+OWN_FILE_PATH = re.compile(
+    rf"([^/]+/)*{re.escape(TEMPORARY_PREFIX)}[0-9a-f]{{32}}|{TABLE_FILE}"
     rf"|{policy_cards.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
 )
 
@@ -189,72 +204,74 @@ class UnneededFile:
         return self.ours and self.age_seconds >= least_age
 
 
-def seconds_of(age: str) -> float:
+def parse_age(age: str) -> float:
     """The seconds of an age such as ``30m``, ``1h``, ``2d`` or ``0``. Raises ``RequestError`` for anything else."""
-    found = AGES.fullmatch(age)
+    found = AGE_PATTERN.fullmatch(age)
     if not found:
         raise RequestError(f"--age {age} is not a time: write a number and s, m, h or d, as in 30m, 1h or 2d")
-    return float(found[1]) * SECONDS[found[2]]
+    return float(found[1]) * SECONDS_BY_UNIT[found[2]]
 
 
-def unneeded_files(archive: Archive) -> list[UnneededFile]:
+def list_unneeded_files(archive: Archive) -> list[UnneededFile]:
     """All files in the archive's folders that do not count: the replaced ones, then the others, each sorted.
 
     Raises ``FailureError`` for a damaged card of a policy: the files that it named cannot be known.
     """
-    needed = set(_of_policies(archive))
+    needed = set(_list_policy_files(archive))
     replaced: dict[PurePath, float] = {}
-    with explained("list", archive.root):
-        files = _files(archive)
-        for run_id in _runs(archive):
-            sorted_out = table_files(archive, run_id)  # after the list: what was written meanwhile is needed
+    with explain_errors("list", archive.root):
+        files = _list_archive_files(archive)
+        for run_id in _list_run_ids(archive):
+            sorted_out = list_table_files(archive, run_id)  # after the list: what was written meanwhile is needed
             needed |= sorted_out.needed
             replaced |= sorted_out.replaced
-        moment = archive.backend.clock(archive.root)
+        moment = archive.backend.read_clock(archive.root)
     order = {path: number for number, path in enumerate(replaced)}  # of games before the tables that are read with them
     found = []
     for path in sorted(files, key=lambda path: (order.get(path, len(order)), path)):
-        name, status = archive.name_of(path), files[path]
-        if path not in needed and not RECORDS.fullmatch(name):
+        name, status = archive.relative_name(path), files[path]
+        if path not in needed and not RECORD_PATH.fullmatch(name):
             age = max(0.0, moment - replaced.get(path, status.modified))
-            found.append(UnneededFile(path, status.bytes, age, OURS.fullmatch(name) is not None))
+            found.append(UnneededFile(path, status.bytes, age, OWN_FILE_PATH.fullmatch(name) is not None))
     return found
 
 
-def _files(archive: Archive) -> Mapping[PurePath, FileStatus]:
+def _list_archive_files(archive: Archive) -> Mapping[PurePath, FileStatus]:
     """The files in the archive's folders, and those that lie beside them."""
     backend = archive.backend
-    files = {path: status for folder in FOLDERS for path, status in backend.below(archive.root / folder).items()}
-    loose = {path: backend.status(path) for path in (archive.root / name for name in backend.names(archive.root))}
+    files = {
+        path: status for folder in FOLDERS for path, status in backend.list_files_below(archive.root / folder).items()
+    }
+    loose = {path: backend.status(path) for path in (archive.root / name for name in backend.list_names(archive.root))}
     return files | {path: status for path, status in loose.items() if status is not None}
 
 
-def _runs(archive: Archive) -> Iterator[str]:
+def _list_run_ids(archive: Archive) -> Iterator[str]:
     """The runs that have table files."""
-    names = {name for table in TABLE_FOLDERS for name in archive.backend.names(archive.root / table)}
-    return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN, name))
+    names = {name for table in TABLE_FOLDERS for name in archive.backend.list_names(archive.root / table)}
+    return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN_FOLDER_PATTERN, name))
 
 
-def _of_policies(archive: Archive) -> Iterator[PurePath]:
+def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
     """The cards of policies and the files that they name."""
-    for policy_id in policy_cards.policy_ids(archive):
-        folder = policy_cards.folder_of(archive, policy_id)
+    for policy_id in policy_cards.list_policy_ids(archive):
+        folder = policy_cards.policy_folder(archive, policy_id)
         yield folder / policy_cards.CARD
-        card = policy_cards.read_card(archive, policy_id)
+        card = policy_cards.load_card(archive, policy_id)
         yield from (folder / card.stored_name(name) for name in card.files)
 
 
-def remove(archive: Archive, found: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
+def remove_unneeded_files(archive: Archive, found: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
     """Remove the files that are ours and at least so many seconds old, unless they count by now, and return them.
 
     Raises ``FailureError`` when a file cannot be removed.
     """
     able = [file for file in found if file.is_removable(least_age)]
-    needed = set(_of_policies(archive)) if able else set[PurePath]()
-    for run_id in _runs(archive) if able else ():
-        needed |= table_files(archive, run_id).needed
+    needed = set(_list_policy_files(archive)) if able else set[PurePath]()
+    for run_id in _list_run_ids(archive) if able else ():
+        needed |= list_table_files(archive, run_id).needed
     removed = [file for file in able if file.path not in needed]
     for file in removed:
-        with explained("remove", file.path):
+        with explain_errors("remove", file.path):
             archive.backend.remove(file.path)
     return removed

@@ -11,63 +11,65 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import FingerprintsOfRun, contradictions
-from analytics.store.ranges import MODULUS, MOST_SUMS, Ranges, StoredRange
+from analytics.store.range_files import RunFingerprints, list_contradictions
+from analytics.store.ranges import MAX_SUMS, MODULUS, Ranges, StoredRange
 from quarto.errors import FailureError
 
 
-def replaced_files(archive: Archive, run_id: str, files: Iterable[StoredRange], games: Ranges) -> set[StoredRange]:
+def select_replaced_files(
+    archive: Archive, run_id: str, files: Iterable[StoredRange], games: Ranges
+) -> set[StoredRange]:
     """Return the files of games whose games are also in ``games``, the ranges of the run that count.
 
     ``files`` are all files of games of the run. Files that count are not among those that are returned.
     """
-    needed = {archive.file_of(run_id, stored) for stored in games}
+    needed = {archive.find_containing_file(run_id, stored) for stored in games}
     others = [file for file in files if file not in needed]
-    replaced = {file for file in others if games.sum_of(file.first, file.end) == file.fingerprint}
-    replaced |= _children(others, games)
+    replaced = {file for file in others if games.find_fingerprint(file.first, file.end) == file.fingerprint}
+    replaced |= _select_children(others, games)
     for file in others:
         if (
             file not in replaced
-            and not games.missing(file.end, file.first)
-            and _holds_same(archive, run_id, file, games)
+            and not games.list_gaps(file.end, file.first)
+            and _has_same_games(archive, run_id, file, games)
         ):
             replaced.add(file)
     return replaced
 
 
-def _children(files: Sequence[StoredRange], games: Ranges) -> set[StoredRange]:
+def _select_children(files: Sequence[StoredRange], games: Ranges) -> set[StoredRange]:
     """Return the files that with others make up a range that counts, by units and fingerprints."""
     inside: dict[StoredRange, list[StoredRange]] = {}
     for file in files:
-        parent = games.at(file.first)
+        parent = games.find_range(file.first)
         if parent is not None and file.end <= parent.end:
             inside.setdefault(parent, []).append(file)
-    return {file for parent, children in inside.items() for file in _on_tilings(children, parent)}
+    return {file for parent, children in inside.items() for file in _select_tiles(children, parent)}
 
 
-def _on_tilings(files: Sequence[StoredRange], parent: StoredRange) -> Iterable[StoredRange]:
+def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable[StoredRange]:
     """Return the files that are in any sequence of neighbours that makes up ``parent``."""
     before, after = {parent.first: {0}}, {parent.end: {0}}  # by unit: sums of the sequences that end, or begin, there
     for file in sorted(files):
-        _extend(before, file.first, file.end, file.fingerprint)
+        _extend_sums(before, file.first, file.end, file.fingerprint)
     for file in sorted(files, key=lambda file: -file.end):
-        _extend(after, file.end, file.first, file.fingerprint)
+        _extend_sums(after, file.end, file.first, file.fingerprint)
     for file in files:
         rest = (parent.fingerprint - file.fingerprint) % MODULUS
         if any((rest - total) % MODULUS in after.get(file.end, ()) for total in before.get(file.first, ())):
             yield file
 
 
-def _extend(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
+def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
     """Add the sums that a file reaches at its far end from those at its near end."""
     reached = {(total + fingerprint) % MODULUS for total in sums.get(near, ())}
     known = sums.setdefault(far, set())
-    known.update([*(reached - known)][: max(0, MOST_SUMS - len(known))])
+    known.update([*(reached - known)][: max(0, MAX_SUMS - len(known))])
 
 
-def _holds_same(archive: Archive, run_id: str, file: StoredRange, games: Ranges) -> bool:
+def _has_same_games(archive: Archive, run_id: str, file: StoredRange, games: Ranges) -> bool:
     """Return whether the files that count hold the same games as a file, as reading them shows."""
-    counted = FingerprintsOfRun(archive, run_id, games.inside(file.first, file.end))
+    counted = RunFingerprints(archive, run_id, games.select_overlapping(file.first, file.end))
     with suppress(FailureError):  # a damaged file proves nothing
-        return not any(contradictions(counted, FingerprintsOfRun(archive, run_id, Ranges([file]))))
+        return not any(list_contradictions(counted, RunFingerprints(archive, run_id, Ranges([file]))))
     return False

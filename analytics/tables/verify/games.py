@@ -14,13 +14,13 @@ from analytics.store.archive import Archive
 from analytics.store.blocks import PlyColumns
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import TABLES
-from analytics.store.table_files import checked_parts, ends_of, games_of
-from analytics.tables.verify.replay import FAULTS, FINE, MISPLACED, faults
+from analytics.store.schema import TABLE_SCHEMAS
+from analytics.store.table_files import build_games, build_games_without_plies, decode_file_frames
+from analytics.tables.verify.replay import FAULT_TEXTS, FINE, MISPLACED, find_faults
 from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES
 
-NAMED_GAMES = 10  # of one file, wrong games that are reported one by one
+REPORTED_GAMES = 10  # of one file, wrong games that are reported one by one
 REMEDY = "restore it from a copy, or remove the file in games and give the command of the run again, which plays them"
 
 
@@ -52,18 +52,21 @@ class RangeFiles:
     @property
     def plies(self) -> PurePath:
         """Raises ``FileNotFoundError`` if there is no such file."""
-        return self.archive.path("plies", self.record.run_id, self.stored)
+        return self.archive.find_path("plies", self.record.run_id, self.stored)
 
 
-def read(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
+def read_tables(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
     """The tables whose files are there and sound, by name, and what is wrong with the others."""
     frames, problems = {}, []
-    for table in TABLES:
-        path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games}.*.parquet"
+    for table in TABLE_SCHEMAS:
+        path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
         try:
             path = getattr(files, table)
             frames[table] = pl.concat(
-                [pl.DataFrame(schema=TABLES[table]), *checked_parts(files.archive.backend, path, TABLES[table])]
+                [
+                    pl.DataFrame(schema=TABLE_SCHEMAS[table]),
+                    *decode_file_frames(files.archive.backend, path, TABLE_SCHEMAS[table]),
+                ]
             )
         except FileNotFoundError:
             problems.append(Problem(path, f"missing: {REMEDY}"))
@@ -74,7 +77,7 @@ def read(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
 
 def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     """The problems of the rows of a range whose files are sound."""
-    misplaced = [*_misplaced(files, games["game_id"].to_numpy())]
+    misplaced = [*_verify_ids(files, games["game_id"].to_numpy())]
     possible = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1)).to_series()
     if misplaced:
         yield from misplaced
@@ -82,14 +85,14 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
         at = int(np.argmin(possible.to_numpy()))
         yield Problem(files.games, "plies is not 0 to 16, or winner not -1, 0 or 1", games["game_id"][at])
     else:
-        found = [*_labels(files, games), *_games(files, games, plies)]
-        yield from found or _fingerprint(files, games, plies)
+        found = [*_verify_labels(files, games), *_verify_games(files, games, plies)]
+        yield from found or _verify_fingerprint(files, games, plies)
 
 
-def _misplaced(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
+def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
     """Check that the ids ascend and are those of the units in the file's name."""
     record, (first, end) = files.record, files.stored[:2]
-    unit = record.line.units_of(game_id)
+    unit = record.unit_line.compute_units(game_id)
     wrong = (unit < first) | (unit >= end) | (game_id >> GAME_BITS >= len(record.pairings)) | (game_id < 0)
     wrong |= np.diff(game_id, prepend=-1) <= 0
     if not record.swapped:
@@ -97,12 +100,12 @@ def _misplaced(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Proble
     if wrong.any():
         at = int(np.argmax(wrong))
         yield Problem(files.games, f"row {at}: the games are not, in order, those of its units", int(game_id[at]))
-    elif len(game_id) != (end - first) * record.line.games_a_pair or len(np.unique(unit)) != end - first:
+    elif len(game_id) != (end - first) * record.unit_line.games_a_pair or len(np.unique(unit)) != end - first:
         what = f"its {len(game_id)} games are of {len(np.unique(unit))} units, its name says {end - first}"
         yield Problem(files.games, what)
 
 
-def _labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
+def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
     """Check the columns of ``games`` that follow from the game id and the run."""
     labels = files.record.pairings
     derived = games.select(
@@ -125,10 +128,10 @@ def _labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
             yield Problem(files.games, what, game)
 
 
-def _games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     """Check the games by the rules, and their openings."""
     game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
-    faulty = [*_replayed(files, games, plies)]
+    faulty = [*_verify_replay(files, games, plies)]
     yield from faulty
     imposed = files.record.spec["opening_plies"]
     other = np.flatnonzero(opening != imposed)
@@ -136,26 +139,26 @@ def _games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Itera
         what = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
         yield Problem(files.games, what, int(game_id[other[0]]))
     elif not faulty:  # sound games have all their imposed plies, and these come first
-        yield from _openings(files, game_id, plies)
+        yield from _verify_openings(files, game_id, plies)
 
 
-def _replayed(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    game_id, played = games["game_id"].to_numpy(), ends_of(games)
+def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+    game_id, played = games["game_id"].to_numpy(), build_games_without_plies(games)
     if len(plies) != int(played.plies.sum(dtype=np.int64)):
         what = f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies"
         yield Problem(files.plies, what)
     columns = PlyColumns(*(plies[name].to_numpy() for name in PlyColumns._fields))
-    fault = faults(game_id, games["opening"].to_numpy(), played, columns, files.record.rules.tables)
+    fault = find_faults(game_id, games["opening"].to_numpy(), played, columns, files.record.rules.tables)
     wrong = np.flatnonzero(fault != FINE)
     if (fault == MISPLACED).any():  # the faults of other games may follow from the row that is out of place
         wrong = np.flatnonzero(fault == MISPLACED)
-    for game in wrong[:NAMED_GAMES]:
-        yield Problem(files.plies, FAULTS[fault[game]], int(game_id[game]))
-    if len(wrong) > NAMED_GAMES:
-        yield Problem(files.plies, f"and {len(wrong) - NAMED_GAMES} more games that are wrong")
+    for game in wrong[:REPORTED_GAMES]:
+        yield Problem(files.plies, FAULT_TEXTS[fault[game]], int(game_id[game]))
+    if len(wrong) > REPORTED_GAMES:
+        yield Problem(files.plies, f"and {len(wrong) - REPORTED_GAMES} more games that are wrong")
 
 
-def _openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
+def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
     """Check that both games of a pair, and the pairs of one number in all pairings, have the same imposed plies."""
     imposed = int(files.record.spec["opening_plies"])
     size = (imposed, len(game_id))
@@ -176,8 +179,8 @@ def _openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame
         yield Problem(files.plies, what, int(game_id[after[i]]))
 
 
-def _fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+def _verify_fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     """Count the fingerprint of sound games once more."""
-    found = games_of(games, plies).fingerprint
+    found = build_games(games, plies).fingerprint
     if found != files.stored.fingerprint:
         yield Problem(files.games, f"its games have the fingerprint {found:016x}, which its name does not say")

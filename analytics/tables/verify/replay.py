@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.store.blocks import PlyColumns
-from analytics.tables.derived.exact_values import UNKNOWN, ExactValues, boards_of, evaluate
+from analytics.tables.derived.exact_values import UNKNOWN, ExactValues, fill_boards, solve_games
 from quarto.batch import FULL_BOARD, LINE, Games
-from quarto.bits import spread
+from quarto.bits import piece_to_lanes
 from quarto.jit import int64, kernel
 from quarto.rules import CELLS, PIECES, Rules, finishes_line
-from quarto.solver.search import wins_at_once
+from quarto.solver.search import can_win_at_once
 from quarto.solver.solver import Solver
-from quarto.threats import SAFE_PIECES, danger, winning_cells
+from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
 
-FAULTS = (
+FAULT_TEXTS = (
     "",
     "its plies in 'plies' are not 0 to plies - 1, each once, in order",
     "the column pairing of 'plies' is not that of the game",
@@ -51,11 +51,11 @@ FAULTS = (
     WRONG_FULL_BOARD,
     WRONG_FORFEIT,
     WRONG_OPENING,
-) = range(len(FAULTS))
+) = range(len(FAULT_TEXTS))
 
 
 @kernel()
-def faults(
+def find_faults(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
 ) -> NDArray[np.int8]:
     """[G] the first fault of each game (an index into ``FAULTS``).
@@ -79,7 +79,7 @@ def faults(
             if row >= columns.ply.shape[0] or columns.ply[row] != ply or columns.game_id[row] != game_id[game]:
                 fault[game] = MISPLACED
                 return fault
-            found = _row_fault(columns, row, game_id[game] >> 32, seat, int(np.int64(games.winner[game])))
+            found = _find_row_fault(columns, row, game_id[game] >> 32, seat, int(np.int64(games.winner[game])))
             piece, cell = int(np.int64(columns.piece[row])), int(np.int64(columns.cell[row]))
             row += 1
             if found == FINE and (piece < 0 or piece >= PIECES or (used[game] >> piece) & 1):
@@ -93,16 +93,16 @@ def faults(
                 continue
             used[game] |= 1 << piece
             occupied[game] |= 1 << cell
-            lanes[game] |= spread(piece) << np.uint64(cell)
+            lanes[game] |= piece_to_lanes(piece) << np.uint64(cell)
             line[game] = finishes_line(lanes[game], occupied[game], piece, cell, rules)
     for game in range(count):
         if fault[game] == FINE:
-            fault[game] = _end_fault(games, game, opening[game], line[game])
+            fault[game] = _find_end_fault(games, game, opening[game], line[game])
     return fault
 
 
 @kernel()
-def _row_fault(columns: PlyColumns, row: int, pairing: int, seat: int, winner: int) -> int:
+def _find_row_fault(columns: PlyColumns, row: int, pairing: int, seat: int, winner: int) -> int:
     if columns.pairing[row] != pairing:
         return WRONG_PAIRING
     if columns.seat[row] != seat:
@@ -112,7 +112,7 @@ def _row_fault(columns: PlyColumns, row: int, pairing: int, seat: int, winner: i
 
 
 @kernel()
-def _end_fault(games: Games, game: int, opening: int, line: bool) -> int:
+def _find_end_fault(games: Games, game: int, opening: int, line: bool) -> int:
     plies, winner, ending = games.plies[game], games.winner[game], games.ending[game]
     if opening < 0 or opening > plies:
         return WRONG_OPENING
@@ -129,37 +129,37 @@ def _end_fault(games: Games, game: int, opening: int, line: bool) -> int:
 
 # The exact values that cost next to nothing to know: those that the rules decide, and those of late positions.
 
-LATE = 10  # pieces from which on all positions are solved: some 20 microseconds a game
-MEGABYTES = 1.0  # of the table of solved boards
+LATE_PIECES = 10  # pieces from which on all positions are solved: some 20 microseconds a game
+SOLVER_MEGABYTES = 1.0  # of the table of solved boards
 
 
-def known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
+def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
     """The values of games from ply ``first`` [G] on that are known without a long search; the others are ``UNKNOWN``.
 
     With ``choices``, the choices that keep a value are counted on late boards.
     """
-    values, solver = ExactValues.empty(len(first)), Solver(rules, MEGABYTES)
+    values, solver = ExactValues.empty(len(first)), Solver(rules, SOLVER_MEGABYTES)
     for column in (values.gift, values.placement, values.end):
         column.fill(UNKNOWN)
-    _decide(games, values, rules.tables)
-    evaluate(0, len(first), int(choices), games, np.maximum(first, np.int8(LATE)), values, *solver.state)
+    _fill_decided_values(games, values, rules.tables)
+    solve_games(0, len(first), int(choices), games, np.maximum(first, np.int8(LATE_PIECES)), values, *solver.state)
     return values
 
 
 @kernel()
-def _decide(games: Games, values: ExactValues, rules: Any) -> None:
+def _fill_decided_values(games: Games, values: ExactValues, rules: Any) -> None:
     """Fill in what a look at the board tells: wins at once, boards on which every gift loses at once, and ends."""
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     for game in range(games.plies.shape[0]):
-        boards_of(games, game, lanes, occupied, available)
+        fill_boards(games, game, lanes, occupied, available)
         for ply in range(games.plies[game]):
             if rules.mover_chooses != 0:
-                if wins_at_once(lanes[ply], occupied[ply], available[ply], rules):
+                if can_win_at_once(lanes[ply], occupied[ply], available[ply], rules):
                     values.placement[ply, game] = 1
                 continue
             if winning_cells(lanes[ply], occupied[ply], int64(games.pieces[ply, game]), rules) != 0:
                 values.placement[ply, game] = 1
-            if available[ply] & SAFE_PIECES[danger(lanes[ply], occupied[ply], rules)] == 0:
+            if available[ply] & SAFE_PIECES[danger_byte(lanes[ply], occupied[ply], rules)] == 0:
                 values.gift[ply, game] = -1
         if games.ending[game] == LINE or games.ending[game] == FULL_BOARD:
             values.end[game] = np.int8(games.ending[game] == LINE)

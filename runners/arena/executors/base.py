@@ -33,22 +33,22 @@ from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from quarto.errors import RequestError
-from runners.hosting.interruption import WORKING
+from runners.hosting.interruption import WORK_THREAD_PREFIX
 
 MEBIBYTE = 1 << 20
-DISTANCES_SHARE = 1.25  # a solver keeps a quarter of its table's size for distances
+SOLVER_MEMORY_FACTOR = 1.25  # a solver keeps a quarter of its table's size for distances
 
 _MEMINFO = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")
+_CGROUP = Path("/sys/fs/cgroup")
 POLL_SECONDS = 0.2  # without an answer, after which ``idle`` is called, and it is seen whether the user wants to stop
 GIVE_UP_SECONDS = 6.0  # after a request to stop, in which a task ends: a turn of an agent may never return
 
-Part = TypeVar("Part")
-Answer = TypeVar("Answer")
-Value = TypeVar("Value")
+ChunkT = TypeVar("ChunkT")
+ResultT = TypeVar("ResultT")
+ValueT = TypeVar("ValueT")
 
 
-class Stop(Protocol):
+class StopSignal(Protocol):
     """Says whether a task is to end soon."""
 
     def is_set(self) -> bool:
@@ -56,10 +56,10 @@ class Stop(Protocol):
         ...
 
 
-class Late:
+class StopDeadline:
     """Whether so many seconds have passed since it was seen that work is to stop."""
 
-    def __init__(self, stop: Stop, seconds: float) -> None:
+    def __init__(self, stop: StopSignal, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
         self._at: float | None = None
 
@@ -75,45 +75,45 @@ class Task(ABC):
     What takes long to make is made by ``once``. It does not travel; a process keeps the task that it had last.
     """
 
-    _making: ClassVar = threading.RLock()
+    _build_lock: ClassVar = threading.RLock()
 
-    def once(self, name: str, make: Callable[[], Value]) -> Value:
+    def build_once(self, name: str, make: Callable[[], ValueT]) -> ValueT:
         """What ``make`` returns, which is called once in this process for all threads."""
-        with Task._making:
-            made: dict[str, Value] = vars(self).setdefault("_made", {})
+        with Task._build_lock:
+            made: dict[str, ValueT] = vars(self).setdefault("_made", {})
             if name not in made:
                 made[name] = make()
             return made[name]
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The fields, from which another process makes the task again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
     @abstractmethod
-    def __call__(self, part: Any, stop: Stop) -> Any:
+    def __call__(self, part: Any, stop: StopSignal) -> Any:
         """Carry out a part, and return a small answer; less of it once it is to stop."""
 
 
 class WorkerPool(ABC):
     """The workers of one ``map``, and the parts that they carry out."""
 
-    most: int  # parts that are begun at a time
+    most_pending: int  # parts that are begun at a time
     pending: int  # parts that were begun, and of which nothing was heard
 
     @abstractmethod
-    def begin(self, part: Any) -> None:
+    def submit(self, part: Any) -> None:
         """Hand out a part."""
 
     @abstractmethod
-    def answers(self) -> Iterable[Any]:
+    def wait_for_results(self) -> Iterable[Any]:
         """The answers of the last moment, perhaps none. Raises what a task raised, and ``FailureError``."""
 
     @abstractmethod
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Ask the tasks in progress to end soon, if they do not see that themselves. It may be called repeatedly."""
 
     @abstractmethod
-    def end(self) -> None:
+    def close(self) -> None:
         """Leave the parts in progress alone: nobody waits for them any more."""
 
 
@@ -124,12 +124,12 @@ class Executor(ABC):
 
     def map(
         self,
-        task: Callable[[Part, Stop], Answer],
-        parts: Iterable[Part],
+        task: Callable[[ChunkT, StopSignal], ResultT],
+        parts: Iterable[ChunkT],
         threads: int,
         stop: threading.Event,
         idle: Callable[[], None] = lambda: None,
-    ) -> Iterator[Answer]:
+    ) -> Iterator[ResultT]:
         """The answers about all parts, as they come.
 
         ``threads`` is the number of threads of this process, or of processes on this machine. A part is taken from the
@@ -138,38 +138,38 @@ class Executor(ABC):
         the iteration over ``parts`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
         workers are lost again and again; the tasks in progress are then asked to stop.
         """
-        pool, source, late = self.pool(task, threads, stop), iter(parts), Late(stop, GIVE_UP_SECONDS)
+        pool, source, late = self.open_pool(task, threads, stop), iter(parts), StopDeadline(stop, GIVE_UP_SECONDS)
         try:
             while True:
                 if stop.is_set():
-                    pool.ask_to_stop()
+                    pool.request_stop()
                 else:
-                    for part in islice(source, pool.most - pool.pending):
-                        pool.begin(part)
+                    for part in islice(source, pool.most_pending - pool.pending):
+                        pool.submit(part)
                 if not pool.pending:
                     return
                 if late():
                     logging.getLogger(__name__).warning("a turn or a search did not end in time and is given up")
                     return
                 answered = False
-                for answer in pool.answers():
+                for answer in pool.wait_for_results():
                     answered = True
                     yield answer
                 if not answered:
                     idle()
         finally:
-            pool.end()
+            pool.close()
 
     @abstractmethod
-    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The workers for one ``map``. Raises ``FailureError`` if there are none."""
 
     @abstractmethod
-    def workers(self, threads: int) -> int:
+    def count_workers(self, threads: int) -> int:
         """The number of parts that are carried out at a time. Raises ``FailureError`` if nothing can be."""
 
     @abstractmethod
-    def here(self, threads: int) -> int:
+    def count_local_processes(self, threads: int) -> int:
         """The number of processes on this machine that take memory of their own for the work."""
 
 
@@ -182,13 +182,13 @@ class Threads(Executor):
 
     shares_memory = True
 
-    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
         return _ThreadPool(task, threads, stop)
 
-    def workers(self, threads: int) -> int:
+    def count_workers(self, threads: int) -> int:
         return threads
 
-    def here(self, threads: int) -> int:  # noqa: ARG002  (the interface of executors)
+    def count_local_processes(self, threads: int) -> int:  # noqa: ARG002  (the interface of executors)
         return 1
 
 
@@ -198,8 +198,8 @@ THREADS = Threads()
 class _ThreadPool(WorkerPool):
     """Threads, begun as parts come. It tells tasks whether to stop."""
 
-    def __init__(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> None:
-        self.most = threads + 1  # so that no thread waits for the calling one
+    def __init__(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> None:
+        self.most_pending = threads + 1  # so that no thread waits for the calling one
         self.pending = 0
         self._task, self._stop = task, stop
         self._ended = False
@@ -210,15 +210,15 @@ class _ThreadPool(WorkerPool):
     def is_set(self) -> bool:
         return self._ended or self._stop.is_set()
 
-    def begin(self, part: Any) -> None:
+    def submit(self, part: Any) -> None:
         self.pending += 1
         self._todo.put((part,))
-        if len(self._threads) < self.most - 1:
-            name = f"{WORKING} {len(self._threads)}"
-            self._threads.append(threading.Thread(target=self._carry_out, name=name, daemon=True))
+        if len(self._threads) < self.most_pending - 1:
+            name = f"{WORK_THREAD_PREFIX} {len(self._threads)}"
+            self._threads.append(threading.Thread(target=self._run_tasks, name=name, daemon=True))
             self._threads[-1].start()
 
-    def answers(self) -> Iterable[Any]:
+    def wait_for_results(self) -> Iterable[Any]:
         try:
             found, error = self._done.get(timeout=POLL_SECONDS)
         except Empty:
@@ -228,17 +228,17 @@ class _ThreadPool(WorkerPool):
             raise error
         return found
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Tasks see it themselves."""
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._ended = True
         for _ in self._threads:
             self._todo.put(None)
         for thread in self._threads if not self.pending else ():
             thread.join()
 
-    def _carry_out(self) -> None:
+    def _run_tasks(self) -> None:
         while (todo := self._todo.get()) is not None:
             try:
                 self._done.put(([] if self.is_set() else [self._task(*todo, self)], None))
@@ -257,10 +257,14 @@ def available_cores() -> int:
 def available_megabytes() -> float:
     """The memory in MiB that this process can take without swapping; all that is installed if that is not known."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
-    return min(megabytes for megabytes in (installed, _of_machine(), _of_group()) if megabytes is not None)
+    return min(
+        megabytes
+        for megabytes in (installed, _read_machine_megabytes(), _read_cgroup_megabytes())
+        if megabytes is not None
+    )
 
 
-def check_tables(megabytes: float, tables: int = 1) -> None:
+def check_solver_memory(megabytes: float, tables: int = 1) -> None:
     """Raise ``RequestError`` unless memory has room for the tables of ``tables`` solvers, ``megabytes`` each.
 
     The message names the largest size that fits.
@@ -268,16 +272,16 @@ def check_tables(megabytes: float, tables: int = 1) -> None:
     if not 0 < megabytes < float("inf"):
         raise RequestError(f"--memory {megabytes:g}MiB is not a size: write more than 0, such as 128MiB")
     available = available_megabytes()
-    needed = megabytes * DISTANCES_SHARE * tables
+    needed = megabytes * SOLVER_MEMORY_FACTOR * tables
     if needed > available:
-        most = int(available / DISTANCES_SHARE / tables)
+        most = int(available / SOLVER_MEMORY_FACTOR / tables)
         fits = f"at most --memory {1 << (most.bit_length() - 1)}MiB fits" if most else "free some"
         raise RequestError(
             f"--memory {megabytes:g}MiB takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {fits}"
         )
 
 
-def _of_machine() -> float | None:
+def _read_machine_megabytes() -> float | None:
     """The memory that Linux reports as available."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
@@ -287,10 +291,12 @@ def _of_machine() -> float | None:
     return int(sizes[0]) / 1024 if sizes else None
 
 
-def _of_group() -> float | None:
+def _read_cgroup_megabytes() -> float | None:
     """The memory that the container's limit leaves (control groups, version 2)."""
     try:
-        limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+        limit, used = (
+            (_CGROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current")
+        )
     except OSError:
         return None
     return None if limit == "max" else max(0, int(limit) - int(used)) / MEBIBYTE

@@ -21,35 +21,35 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from quarto.errors import ArenaError, FailureError, MissingExtraError, RequestError, how_to_install
-from runners.arena.executors.base import POLL_SECONDS, Executor, Stop, WorkerPool, available_cores
+from quarto.errors import ArenaError, FailureError, MissingExtraError, RequestError, describe_extra_installation
+from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, WorkerPool, available_cores
 from runners.arena.executors.processes import (
-    Returned,
     TaskData,
-    answer_of,
-    carry_out,
-    for_children,
-    lost_too_often,
-    task_data,
+    TaskResult,
+    build_lost_workers_error,
+    build_task_data,
+    prepare_subprocesses,
+    run_task,
+    unwrap_result,
 )
 from runners.hosting.interruption import SIGNALS
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started, and ended with the run
-PORT = 6379  # on which the head of a cluster listens, if nobody says otherwise
+DEFAULT_PORT = 6379  # on which the head of a cluster listens, if nobody says otherwise
 CONNECT_SECONDS = 5.0
 SHUTDOWN_SECONDS = 5.0  # in which a cluster on this machine ends, or is left
-LOOK_SECONDS = 2.0  # without an answer, after which it is seen whether this machine still belongs to the cluster
+ALIVE_CHECK_SECONDS = 2.0  # without an answer, after which it is seen whether this machine still belongs to the cluster
 RETRIES = 2  # of a part whose worker or machine is lost
 # Before Ray is imported: it reports nothing to anybody, and does not try for minutes to connect.
-VARIABLES = {
+RAY_VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_gcs_rpc_server_connect_timeout_s": "4",
     "RAY_py_gcs_connect_timeout_s": "4",
     "RAY_NUM_REDIS_GET_RETRIES": "1",
 }
-HOW = (
+START_ADVICE = (
     "start one on this machine with ray.address=local, or with 'ray start --head', let this machine join one, or play "
     "here with executor=processes"
 )
@@ -70,95 +70,95 @@ class OnRay(Executor):
         if (
             find_spec("ray") is None
         ):  # it is not imported: that takes most of a second, and this process does not need it
-            raise MissingExtraError(f"executor=ray needs ray: {how_to_install('ray')}")
+            raise MissingExtraError(f"executor=ray needs ray: {describe_extra_installation('ray')}")
         self._folder = Path.cwd()  # to which paths are relative; Hydra may change the current folder later
         self._address, self._tasks = str(address), tasks
-        self._drivers: list[_Driver] = []  # at most one
-        self.close = weakref.finalize(self, _end_all, self._drivers)
+        self._drivers: list[_RayDriver] = []  # at most one
+        self.close = weakref.finalize(self, _stop_all, self._drivers)
 
-    def here(self, threads: int) -> int:  # noqa: ARG002  (the memory of other machines is not known here)
+    def count_local_processes(self, threads: int) -> int:  # noqa: ARG002  (the memory of other machines is not known here)
         return 1
 
-    def workers(self, threads: int) -> int:  # noqa: ARG002  (cores are those of the cluster)
+    def count_workers(self, threads: int) -> int:  # noqa: ARG002  (cores are those of the cluster)
         if not self._drivers:
-            self._drivers.append(_Driver(self._address))
+            self._drivers.append(_RayDriver(self._address))
         cores = self._drivers[0].cores
         return min(cores, self._tasks or cores)
 
-    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
+    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
         """Ray carries out parts again whose worker or machine is lost."""
-        return _RayPool(task_data(task, self._folder), self.workers(threads), self._drivers)
+        return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
 
 class _RayPool(WorkerPool):
-    def __init__(self, task: TaskData, most: int, drivers: list[_Driver]) -> None:
-        self.most, self.pending = most, 0
+    def __init__(self, task: TaskData, most: int, drivers: list[_RayDriver]) -> None:
+        self.most_pending, self.pending = most, 0
         self._task, self._drivers, self._driver = task, drivers, drivers[0]
         self._known: set[str] = set()
         self._is_stopping = False
 
-    def begin(self, part: Any) -> None:
+    def submit(self, part: Any) -> None:
         self.pending += 1
         self._driver.send((self._task, part))
 
-    def answers(self) -> Iterator[Any]:
-        if self._driver.says_something():
-            returned = self._driver.received()
+    def wait_for_results(self) -> Iterator[Any]:
+        if self._driver.has_message():
+            returned = self._driver.receive()
             self.pending -= 1
             if returned is not None:
-                yield answer_of(returned, self._known)
+                yield unwrap_result(returned, self._known)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Tasks that have not begun are dropped."""
         if not self._is_stopping:
             self._is_stopping = True
             self._driver.send(None)
 
-    def end(self) -> None:
+    def close(self) -> None:
         if self.pending:
-            _end_all(self._drivers)
+            _stop_all(self._drivers)
 
 
-class _Driver:
+class _RayDriver:
     """The process that talks to Ray. It gets tasks with parts, and None to cancel them; it sends what they return."""
 
     def __init__(self, address: str) -> None:
         """Connect to the cluster, or start one. Raises ``FailureError`` if none answers."""
         self._address = address
-        found = _checked(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
+        found = _check_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_drive, args=(theirs, found), daemon=True)
-        with for_children(**{name: value for name, value in VARIABLES.items() if name not in os.environ}):
+        self._process = context.Process(target=_run_driver, args=(theirs, found), daemon=True)
+        with prepare_subprocesses(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
             self._process.start()
         theirs.close()
         try:
-            self.cores: int = self.received()
+            self.cores: int = self.receive()
         except ArenaError as error:
-            self.end()
-            raise FailureError(f"no Ray cluster at ray.address={address} ({error}): {HOW}") from error
+            self.stop()
+            raise FailureError(f"no Ray cluster at ray.address={address} ({error}): {START_ADVICE}") from error
         if not self.cores:
             raise FailureError(f"the Ray cluster at ray.address={address} has no cores: start workers that have some")
 
     def send(self, message: tuple[TaskData, Any] | None) -> None:
         """Send it. Raises ``FailureError`` if the process has ended."""
-        with self._reached():
+        with self._explain_lost_cluster():
             self._connection.send(message)
 
-    def says_something(self) -> bool:
+    def has_message(self) -> bool:
         """Whether there is an answer, after a moment."""
         return self._connection.poll(POLL_SECONDS)
 
-    def received(self) -> Any:
+    def receive(self) -> Any:
         """What came of a part; None: it was not begun. Raises ``FailureError`` if the process, or a task, failed."""
-        with self._reached():
+        with self._explain_lost_cluster():
             found = self._connection.recv()
         if isinstance(found, ArenaError):
             raise found
         return found
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _explain_lost_cluster(self) -> Iterator[None]:
         try:
             yield
         except (EOFError, OSError) as error:
@@ -167,37 +167,37 @@ class _Driver:
                 "head): start it again; what was finished is kept, and the same command goes on from there"
             ) from error
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End the process; what was started with it ends too."""
         self._connection.close()
         self._process.join(2 * SHUTDOWN_SECONDS)
         self._process.kill()
 
 
-def _end_all(drivers: list[_Driver]) -> None:
+def _stop_all(drivers: list[_RayDriver]) -> None:
     while drivers:
-        drivers.pop().end()
+        drivers.pop().stop()
 
 
-def _checked(address: str) -> str:
+def _check_address(address: str) -> str:
     """The address for Ray: HOST:PORT must answer. Raises ``FailureError``, or ``RequestError`` for another text."""
     if address in (AUTO, LOCAL):
         return address
     host, _, port = address.partition(":")
     try:
-        number = int(port or PORT)
+        number = int(port or DEFAULT_PORT)
         socket.create_connection((host, number), CONNECT_SECONDS).close()
     except ValueError:
         raise RequestError(f"ray.address={address} is not {AUTO}, {LOCAL}, HOST or HOST:PORT") from None
     except (OSError, OverflowError) as error:
-        raise FailureError(f"no Ray cluster at ray.address={address} ({error}): {HOW}") from error
+        raise FailureError(f"no Ray cluster at ray.address={address} ({error}): {START_ADVICE}") from error
     return f"{host}:{number}"
 
 
 # In the process that talks to Ray.
 
 
-def _drive(connection: Connection, address: str) -> None:
+def _run_driver(connection: Connection, address: str) -> None:
     """Connect, and carry out what the run sends, until that is gone."""
     _leave_group()
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -206,8 +206,8 @@ def _drive(connection: Connection, address: str) -> None:
     import ray
 
     try:
-        connection.send(_connected(address))
-        _carry_out(connection)
+        connection.send(_connect(address))
+        _run_tasks(connection)
     except ArenaError as error:
         connection.send(error)
     except (EOFError, OSError):  # the run is gone, or Ray
@@ -232,7 +232,7 @@ def _leave_group() -> None:
         signal.signal(number, handler)
 
 
-def _connected(address: str) -> int:
+def _connect(address: str) -> int:
     """Connect, or start a cluster; returns the number of its cores. Raises ``FailureError`` if Ray refuses."""
     import ray
 
@@ -243,15 +243,15 @@ def _connected(address: str) -> int:
         if isinstance(error, ConnectionError) and address == AUTO:
             raise FailureError("there is none") from error
         other = "something else answers, an unlike version of Ray, or one with another token, see RAY_AUTH_MODE"
-        raise FailureError(f"{other}: {_reason(error).partition('. ')[0]}") from error
+        raise FailureError(f"{other}: {_describe_error(error).partition('. ')[0]}") from error
     return int(ray.cluster_resources().get("CPU", 0))
 
 
-def _carry_out(connection: Connection) -> None:
+def _run_tasks(connection: Connection) -> None:
     """Do what the run sends. Raises ``EOFError`` when it is gone, or this machine's part of the cluster."""
     import ray
 
-    begin = ray.remote(num_cpus=1, max_retries=RETRIES)(in_task)
+    begin = ray.remote(num_cpus=1, max_retries=RETRIES)(run_remote_task)
     here, heard, running = ray.get_runtime_context().get_node_id(), time.monotonic(), list[Any]()
     while True:
         while connection.poll(0 if running else None):
@@ -263,14 +263,14 @@ def _carry_out(connection: Connection) -> None:
                     ray.cancel(each)
         ended, running = ray.wait(running, timeout=POLL_SECONDS)
         for each in ended:
-            connection.send(_returned(each))
-        if ended or time.monotonic() - heard > LOOK_SECONDS:
+            connection.send(_fetch_result(each))
+        if ended or time.monotonic() - heard > ALIVE_CHECK_SECONDS:
             heard = time.monotonic()
             if not ended and not any(node["Alive"] and node["NodeID"] == here for node in ray.nodes()):
                 raise EOFError  # Ray would wait for ever
 
 
-def _returned(ended: Any) -> Returned | None:
+def _fetch_result(ended: Any) -> TaskResult | None:
     """What came of a task; None if it was not begun.
 
     Raises ``FailureError`` if it cannot run, ``EOFError`` if this machine's part of the cluster has died.
@@ -279,22 +279,22 @@ def _returned(ended: Any) -> Returned | None:
     from ray import exceptions
 
     try:
-        found: Returned = ray.get(ended)
+        found: TaskResult = ray.get(ended)
     except exceptions.TaskCancelledError:
         return None
     except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
         raise FailureError(
-            f"a task cannot run on the cluster, {_reason(error)}: all its machines need the same version of Python and "
+            f"a task cannot run on the cluster, {_describe_error(error)}: all its machines need the same version of Python and "
             "of the project"
         ) from error
     except exceptions.LocalRayletDiedError as error:
         raise EOFError from error
     except exceptions.RayError as error:
-        raise lost_too_often(RETRIES + 1, _reason(error)) from error
+        raise build_lost_workers_error(RETRIES + 1, _describe_error(error)) from error
     return found
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """One line on an error of Ray, whose text may be a traceback and advice, in colours."""
     cause = getattr(error, "cause", None) or error
     text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(cause)).strip().split("\n")[0].split())
@@ -304,12 +304,12 @@ def _reason(error: Exception) -> str:
 # In a task, on any machine.
 
 
-def in_task(task: TaskData, part: Any) -> Returned:
+def run_remote_task(task: TaskData, part: Any) -> TaskResult:
     """Carry out a part, which is asked to end soon when Ray cancels the task."""
-    stop, ended, returned = threading.Event(), threading.Event(), list[Returned]()
+    stop, ended, returned = threading.Event(), threading.Event(), list[TaskResult]()
 
     def work() -> None:
-        returned.append(carry_out(task, part, stop))
+        returned.append(run_task(task, part, stop))
         ended.set()
 
     threading.Thread(target=work, daemon=True).start()

@@ -24,12 +24,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from quarto.errors import ArenaError, Failed, FailureError, RequestError, failed_by
-from runners.arena.executors.base import POLL_SECONDS, Executor, Stop, Task, WorkerPool
-from runners.hosting.child_program import belong_to_run, how_it_ended
+from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, to_error_details
+from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, Task, WorkerPool
+from runners.hosting.child_program import bind_to_run, describe_exit
 from runners.hosting.interruption import SIGNALS
 
-MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
+MAX_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0
 
 
@@ -45,18 +45,18 @@ class Processes(Executor):
         self._folder = Path.cwd()  # to which paths are relative; Hydra may change the current folder later
         self._pools = count()
         self._workers: list[_Worker] = []
-        self.close = weakref.finalize(self, _end_all, self._workers)  # ends the processes
+        self.close = weakref.finalize(self, _stop_all, self._workers)  # ends the processes
         atexit.register(self.close)  # before multiprocessing waits for them
 
-    def workers(self, threads: int) -> int:
+    def count_workers(self, threads: int) -> int:
         return threads
 
-    def here(self, threads: int) -> int:
+    def count_local_processes(self, threads: int) -> int:
         return threads
 
-    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The part of a process that was lost is carried out by another one."""
-        return _ProcessPool(self, self._workers, next(self._pools), task_data(task, self._folder), threads, stop)
+        return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
 
 class _ProcessPool(WorkerPool):
@@ -69,7 +69,7 @@ class _ProcessPool(WorkerPool):
         threads: int,
         stop: threading.Event,
     ) -> None:
-        self.most, self.pending = threads, 0
+        self.most_pending, self.pending = threads, 0
         self._executor = executor  # which ends the workers once it is not referenced any more
         self._workers, self._number, self._task, self._stop = workers, number, task, stop
         self._is_stopping = False
@@ -77,7 +77,7 @@ class _ProcessPool(WorkerPool):
         self._known: set[str] = set()
         self._losses = 0
 
-    def begin(self, part: Any) -> None:
+    def submit(self, part: Any) -> None:
         worker = next((each for each in self._workers if each.connection not in self._busy), None)
         if worker is None:
             worker = _Worker()
@@ -85,12 +85,12 @@ class _ProcessPool(WorkerPool):
         try:
             worker.connection.send((self._task, part, self._number))
         except OSError:  # it has ended meanwhile
-            self._lost(worker, part)
+            self._retry_chunk(worker, part)
             return
         self._busy[worker.connection] = worker, part
         self.pending = len(self._busy)
 
-    def answers(self) -> Iterator[Any]:
+    def wait_for_results(self) -> Iterator[Any]:
         lost = []
         ready = wait([*self._busy], POLL_SECONDS)
         for connection in [each for each in self._busy if each in ready]:
@@ -102,32 +102,32 @@ class _ProcessPool(WorkerPool):
                 lost.append((worker, part))
             else:
                 self._losses = 0
-                yield answer_of(returned, self._known)
+                yield unwrap_result(returned, self._known)
         for worker, part in lost:
-            self._lost(worker, part)
+            self._retry_chunk(worker, part)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         if not self._is_stopping:
             self._is_stopping = True
             for worker, _ in self._busy.values():
-                worker.ask_to_stop(self._number)
+                worker.request_stop(self._number)
 
-    def end(self) -> None:
+    def close(self) -> None:
         for worker, _ in self._busy.values():  # an error, a second Ctrl-C, or a turn that does not end
             self._workers.remove(worker)
-            worker.end()
+            worker.stop()
 
-    def _lost(self, worker: _Worker, part: Any) -> None:
+    def _retry_chunk(self, worker: _Worker, part: Any) -> None:
         """Let another process carry out a part; raises ``FailureError`` after many losses."""
         self._losses += 1
-        reason = worker.death()
+        reason = worker.describe_death()
         self._workers.remove(worker)
-        worker.end()
-        if self._losses >= MOST_LOSSES:
-            raise lost_too_often(self._losses, reason)
+        worker.stop()
+        if self._losses >= MAX_LOSSES:
+            raise build_lost_workers_error(self._losses, reason)
         logging.getLogger(__name__).warning("a worker was lost (%s): another one does its part again", reason)
         if not self._stop.is_set():
-            self.begin(part)
+            self.submit(part)
 
 
 class _Worker:
@@ -141,24 +141,24 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         stops, self._stops = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(theirs, stops))
-        with for_children(POLARS_MAX_THREADS="1"):  # a worker is for one core
+        self._process = context.Process(target=_run_worker, args=(theirs, stops))
+        with prepare_subprocesses(POLARS_MAX_THREADS="1"):  # a worker is for one core
             self._process.start()
         theirs.close()
         stops.close()
 
-    def ask_to_stop(self, number: int) -> None:
+    def request_stop(self, number: int) -> None:
         """Ask it to end the part soon that it does for a pool of this number."""
         with suppress(OSError):  # it has ended: that is seen when its answer is awaited
             self._stops.send(number)
 
-    def death(self) -> str:
+    def describe_death(self) -> str:
         """The way in which it was lost."""
         self._process.join(DEATH_SECONDS)
         code = self._process.exitcode
-        return "its process closed its pipe" if code is None else how_it_ended(code)
+        return "its process closed its pipe" if code is None else describe_exit(code)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End it, whatever it does."""
         self._process.kill()
         self._process.join()
@@ -166,15 +166,15 @@ class _Worker:
         self._stops.close()
 
 
-def _end_all(workers: list[_Worker]) -> None:
+def _stop_all(workers: list[_Worker]) -> None:
     while workers:
-        workers.pop().end()
+        workers.pop().stop()
 
 
 # In a process.
 
 
-class _Stop:
+class _PipeStopSignal:
     """Whether the part of a pool is to end soon: the run has sent the pool's number."""
 
     def __init__(self, stops: Connection, number: int) -> None:
@@ -189,24 +189,24 @@ class _Stop:
             return self._is_set
 
 
-def _work(connection: Connection, stops: Connection) -> None:
+def _run_worker(connection: Connection, stops: Connection) -> None:
     """Carry out what comes. The process ends with the run, and what agents print does not mix with results."""
     run: Any = multiprocessing.parent_process()
-    belong_to_run(run.sentinel)
+    bind_to_run(run.sentinel)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # they are left to the run now
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)
     with suppress(EOFError):  # the run is gone
         while True:
             task, part, number = connection.recv()
-            connection.send(carry_out(task, part, _Stop(stops, number)))
+            connection.send(run_task(task, part, _PipeStopSignal(stops, number)))
 
 
-class Returned(NamedTuple):
+class TaskResult(NamedTuple):
     """What a worker returns: plain data."""
 
-    answer: Any
-    failure: Failed | None
-    logged: list[logging.LogRecord]  # warnings and errors
+    result: Any
+    failure: ErrorDetails | None
+    log_records: list[logging.LogRecord]  # warnings and errors
 
 
 class TaskData(NamedTuple):
@@ -224,7 +224,7 @@ class TaskData(NamedTuple):
         return json.dumps(self, sort_keys=True, default=repr)
 
 
-def task_data(task: Callable[[Any, Stop], Any], folder: Path) -> TaskData:
+def build_task_data(task: Callable[[Any, StopSignal], Any], folder: Path) -> TaskData:
     """What a worker needs to carry out parts; paths are relative to ``folder``, and it finds the same modules.
 
     Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
@@ -233,11 +233,11 @@ def task_data(task: Callable[[Any, Stop], Any], folder: Path) -> TaskData:
         raise TypeError(f"{task} is no Task, so it cannot be carried out in another process")
     path = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100  (of folders and archives, no file)
     kind = type(task)
-    return TaskData(str(folder), path, kind.__module__, kind.__qualname__, task.plain())
+    return TaskData(str(folder), path, kind.__module__, kind.__qualname__, task.to_dict())
 
 
 @contextmanager
-def for_children(**variables: str) -> Iterator[None]:
+def prepare_subprocesses(**variables: str) -> Iterator[None]:
     """Inside the context processes are started: they have these variables, and signals to end are for the run alone."""
     before = {name: os.environ.get(name) for name in variables}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -256,45 +256,45 @@ def for_children(**variables: str) -> Iterator[None]:
 
 # In the worker.
 
-_tasks: dict[str, Task] = {}  # the last one by its key: making its state again takes long
+_task_cache: dict[str, Task] = {}  # the last one by its key: making its state again takes long
 
 
-def carry_out(data: TaskData, part: Any, stop: Stop) -> Returned:
+def run_task(data: TaskData, part: Any, stop: StopSignal) -> TaskResult:
     """Carry out a part; an exception is returned too."""
-    gathering, root = _Gathering(logging.WARNING), logging.getLogger()
+    gathering, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(gathering)
     try:
-        return Returned(_task(data)(part, stop), None, gathering.logged)
+        return TaskResult(_load_task(data)(part, stop), None, gathering.records)
     except BaseException as error:  # noqa: BLE001  (raised again by ``answer_of``)
-        return Returned(None, failed_by(error), gathering.logged)
+        return TaskResult(None, to_error_details(error), gathering.records)
     finally:
         root.removeHandler(gathering)
 
 
-def _task(data: TaskData) -> Task:
+def _load_task(data: TaskData) -> Task:
     key = data.key
-    if key not in _tasks:
-        _tasks.clear()
+    if key not in _task_cache:
+        _task_cache.clear()
         if Path(data.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
             os.chdir(data.folder)
         sys.path.extend(each for each in data.path if each not in sys.path)
         made: Task = getattr(importlib.import_module(data.module), data.name)(**data.fields)
-        _tasks[key] = made
-    return _tasks[key]
+        _task_cache[key] = made
+    return _task_cache[key]
 
 
-class _Gathering(logging.Handler):
+class _LogCollector(logging.Handler):
     """Keeps what is logged, as plain data."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self.logged: list[logging.LogRecord] = []
+        self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         plain = logging.LogRecord(record.name, record.levelno, "", 0, record.getMessage(), (), None)
         if record.exc_info:
             plain.exc_text = "".join(traceback.format_exception(record.exc_info[1]))  # for files alone, as ever
-        self.logged.append(plain)
+        self.records.append(plain)
 
 
 # In the user's process.
@@ -304,18 +304,18 @@ class WorkerTracebackError(Exception):
     """The traceback of an error in a worker, as its text."""
 
 
-def answer_of(returned: Returned, known: set[str]) -> Any:
+def unwrap_result(returned: TaskResult, known: set[str]) -> Any:
     """The answer; what was logged is logged here, unless another worker said the same. Raises what a task raised.
 
     ``known`` are the texts that were logged before.
     """
-    for record in returned.logged:
+    for record in returned.log_records:
         if record.getMessage() not in known:
             known.add(record.getMessage())
             logging.getLogger(record.name).handle(record)
     failed = returned.failure
     if failed is None:
-        return returned.answer
+        return returned.result
     error: ArenaError = FailureError(
         f"a worker raised {failed.kind}: {failed.text} (unexpected; --debug shows where)"
         if failed.exit_code is None
@@ -326,7 +326,7 @@ def answer_of(returned: Returned, known: set[str]) -> Any:
     raise error from WorkerTracebackError(failed.traceback)
 
 
-def lost_too_often(losses: int, reason: str) -> FailureError:
+def build_lost_workers_error(losses: int, reason: str) -> FailureError:
     """The error for work whose workers are lost one after the other."""
     return FailureError(
         f"{losses} workers were lost one after the other, and no part of the work was finished between; of the last "

@@ -9,7 +9,7 @@ import numpy as np
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.random import random_cell, random_piece
 from quarto.jit import int64
-from quarto.position import ALL_CELLS, Position, placed
+from quarto.position import ALL_CELLS, Position, place_piece
 from quarto.rng import draw
 from quarto.rules import NONE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -25,7 +25,7 @@ def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand != NONE:
         wins = winning_cells(lanes, occupied, position.hand, rules)
         cell = random_cell(word, wins if wins != 0 else ~occupied & ALL_CELLS)
-        lanes = placed(lanes, position.hand, cell)
+        lanes = place_piece(lanes, position.hand, cell)
         occupied |= int64(1) << cell
     safe = position.available & safe_pieces(lanes, occupied, rules)
     if safe == 0 or params(agent)[SAFE] == 0.0:

@@ -19,11 +19,11 @@ class Template:
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Cells for the pieces in hand, and pieces to give, both [B]; with nothing in hand the cells are ignored."""
-        cells = rng.choice(0, first_choice(batch.winning_cells(), batch.free))
+        cells = rng.choice(0, select_preferred(batch.winning_cells(), batch.free))
         safe = batch.safe_gifts(cells) & self.safe
-        return cells, rng.choice(1, first_choice(safe, batch.available))
+        return cells, rng.choice(1, select_preferred(safe, batch.available))
 
 
-def first_choice(better: NDArray[np.bool_], rest: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def select_preferred(better: NDArray[np.bool_], rest: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """In each row ``better`` where anything is true there, else ``rest``: [B, 16]."""
     return np.where(better.any(axis=1, keepdims=True), better, rest)

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import AgentLimits, LateError, SomeFailedError
-from agents.base.player import PythonPlayer, checked_turns
+from agents.base.agent import AgentLimits, SomeTurnsFailedError, TurnTimeoutError
+from agents.base.player import PythonPlayer, to_turns
 from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Thoughts
 from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from runners.hosting.engines.compliance import kept_rules
-from runners.hosting.engines.process import FLUSH, EngineError, EngineProcess, shown
-from runners.hosting.engines.protocol import expected, position_lines
+from runners.hosting.engines.compliance import find_protocol_faults
+from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, format_line
+from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
 
-SAMPLE = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
-MOST_IN_A_ROW = 3  # turns in a row that fail, each in a new process; the others of the batch then fail too
+SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
+MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process; the others of the batch then fail too
 
 
 class Engine:
@@ -40,7 +40,7 @@ class Engine:
     def __init__(self, command: str | None = None, limits: AgentLimits | None = None) -> None:
         """Raises ``RequestError`` for a program that is not there."""
         try:
-            words = SAMPLE if command is None else shlex.split(command)
+            words = SAMPLE_COMMAND if command is None else shlex.split(command)
         except ValueError as error:
             raise RequestError(f"command={command} cannot be split into words: {error}") from error
         program = shutil.which(words[0]) if words else None
@@ -58,20 +58,20 @@ class Engine:
         paths = (Path(word.rpartition("=")[2]).expanduser() for word in self._command)
         return [path.resolve() for path in paths if path.is_file()]
 
-    def lifted(self, rules: Rules, label: str) -> EnginePlayer:  # noqa: ARG002  (as every agent)
+    def build_player(self, rules: Rules, label: str) -> EnginePlayer:  # noqa: ARG002  (as every agent)
         """Its player. Raises ``RequestError`` if it does not start or does not play the rules."""
         return EnginePlayer(self, rules)
 
-    def start(self, rules: Rules | None) -> EngineProcess:
+    def start_process(self, rules: Rules | None) -> EngineProcess:
         """A process that is ready to play. Raises ``RequestError``."""
         return EngineProcess(self._command, rules, self._limits.megabytes)
 
     def own_checks(self, rules: Rules) -> Iterator[tuple[str, str | None]]:
         """The rules of the protocol for ``qarena agents check``: a name, and what is wrong if anything is."""
-        return kept_rules(lambda: self.start(rules), rules)
+        return find_protocol_faults(lambda: self.start_process(rules), rules)
 
     @property
-    def seconds(self) -> float | None:
+    def turn_seconds(self) -> float | None:
         """The seconds for a turn."""
         return self._limits.turn_seconds
 
@@ -86,10 +86,10 @@ class EnginePlayer(PythonPlayer):
         """Raises ``RequestError`` as ``Engine.lifted`` does."""
         super().__init__(None)
         self._engine, self._rules = engine, rules
-        self._idle = [engine.start(rules)]  # the last one is asked next
-        weakref.finalize(self, _end_all, self._idle)
+        self._idle = [engine.start_process(rules)]  # the last one is asked next
+        weakref.finalize(self, _quit_all, self._idle)
 
-    def _answers(
+    def _choose_turns(
         self, batch: Batch, rng: Streams, thoughts: Thoughts | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Cells and gifts, and what the engine told of them. Raises ``SomeFailedError`` if any turn was not taken."""
@@ -97,37 +97,37 @@ class EnginePlayer(PythonPlayer):
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
         in_a_row = 0
         while answered < size:
-            told = None if thoughts is None else thoughts.at(slice(answered, size))
-            found, error = self._asked(batch.part(answered, size), rng.seeds[answered:], told)
+            told = None if thoughts is None else thoughts.select(slice(answered, size))
+            found, error = self._request_until_failure(batch.select_range(answered, size), rng.seeds[answered:], told)
             turns[:, answered : answered + len(found)] = np.array(found, np.int64).reshape(-1, 2).T
             answered += len(found)
             in_a_row = 0 if found else in_a_row
             if error is not None:
                 failures[answered] = error
                 answered, in_a_row = answered + 1, in_a_row + 1
-                if in_a_row == MOST_IN_A_ROW:
+                if in_a_row == MAX_FAILURES_IN_A_ROW:
                     failures |= dict.fromkeys(range(answered, size), error)
                     answered = size
         if failures:
-            raise SomeFailedError(checked_turns(turns[0], turns[1], rng, self.unusual), failures)
+            raise SomeTurnsFailedError(to_turns(turns[0], turns[1], rng, self.unusual), failures)
         return turns[0], turns[1]
 
-    def _asked(
+    def _request_until_failure(
         self, batch: Batch, seeds: NDArray[np.uint64], thoughts: Thoughts | None
     ) -> tuple[list[tuple[int, int]], Exception | None]:
         """The turns in these positions up to the first that fails, and its error."""
         try:
-            process = self._idle.pop() if self._idle else self._engine.start(self._rules)
+            process = self._idle.pop() if self._idle else self._engine.start_process(self._rules)
         except RequestError as error:
             return [], EngineError(str(error))
-        seconds = self._engine.seconds
+        seconds = self._engine.turn_seconds
         go = b"go\n" if seconds is None else f"go {seconds:g}\n".encode()
         found, since = list[tuple[int, int]](), time.perf_counter()
         try:
-            for answer in process.turns(position_lines(batch, seeds) + go, seconds):
+            for answer in process.request_turns(format_position_lines(batch, seeds) + go, seconds):
                 if isinstance(answer, bytes):
-                    process.end()
-                    return found, self._no_turn(answer, batch, len(found))
+                    process.stop()
+                    return found, self._build_no_turn_error(answer, batch, len(found))
                 now = time.perf_counter()
                 if thoughts is not None:
                     value, visits = process.thought
@@ -138,26 +138,26 @@ class EnginePlayer(PythonPlayer):
                 found.append(answer)
                 if len(found) == len(seeds):
                     break
-        except LateError:
-            process.end()
-            return found, LateError(f"its turn took longer than turn_seconds={seconds:g}")
+        except TurnTimeoutError:
+            process.stop()
+            return found, TurnTimeoutError(f"its turn took longer than turn_seconds={seconds:g}")
         except EngineError as error:
-            process.end()
+            process.stop()
             return found, error
         except BaseException as error:  # such as that of a check whose time is over
-            process.end()
-            error.add_note(f"{len(found)} of {len(seeds)} turns have come: {FLUSH}")
+            process.stop()
+            error.add_note(f"{len(found)} of {len(seeds)} turns have come: {FLUSH_HINT}")
             raise
         self._idle.append(process)
         return found, None
 
-    def _no_turn(self, answer: bytes, batch: Batch, index: int) -> Exception:
+    def _build_no_turn_error(self, answer: bytes, batch: Batch, index: int) -> Exception:
         if answer.startswith(b"error"):
-            return EngineError(f"it answered {shown(answer)}")
-        form = expected(batch.position(index), self._rules)
-        return AnswerError("it", f"answered {shown(answer)}, not {form}")
+            return EngineError(f"it answered {format_line(answer)}")
+        form = describe_expected_turn(batch.position(index), self._rules)
+        return AnswerError("it", f"answered {format_line(answer)}, not {form}")
 
 
-def _end_all(processes: list[Any]) -> None:
+def _quit_all(processes: list[Any]) -> None:
     for process in processes:
         process.quit()

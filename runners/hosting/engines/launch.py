@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import sys
 
-from runners.hosting.child_program import belong_to_run
+from runners.hosting.child_program import bind_to_run
 
 
 def _main(lifeline: str, megabytes: str, path: str, *command: str) -> None:
     os.set_inheritable(int(lifeline), True)
-    belong_to_run(int(lifeline))
+    bind_to_run(int(lifeline))
     if megabytes and sys.platform == "linux":
         import resource
 

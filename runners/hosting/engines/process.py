@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, cast
 
-from agents.base.agent import LateError, Thought
+from agents.base.agent import Thought, TurnTimeoutError
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS, rules_line
+from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LINE, format_rules_line
 
 GREETING_SECONDS = 60.0  # an engine may load a network
 FIRST_SECONDS, AGAIN_SECONDS = (
@@ -25,15 +25,15 @@ FIRST_SECONDS, AGAIN_SECONDS = (
     6.0,
 )  # for an answer before, and after, its input was ended to see one that is held back
 QUIT_SECONDS = 1.0
-CHUNK = 1 << 16  # bytes that are read or written at once
-MOST_LINE = 4096  # bytes of an answer
-MOST_NODES = (1 << 63) - 1  # that are stored
-MOST_INFO = 10_000  # lines before a turn
-SHOWN = 200  # characters of an answer or of standard error that a message repeats
-MOST_ERRORS = 1 << 16  # bytes of standard error that are kept
-LOGGED = 10  # lines of these that the log gets
-TROUBLE = re.compile("error|panic|exception|fatal|abort|failed|assert", re.IGNORECASE)
-FLUSH = "it may leave an answer out, or not flush its output"
+BUFFER_BYTES = 1 << 16  # bytes that are read or written at once
+MAX_LINE_BYTES = 4096  # bytes of an answer
+MAX_NODES = (1 << 63) - 1  # that are stored
+MAX_INFO_LINES = 10_000  # lines before a turn
+SHOWN_CHARACTERS = 200  # characters of an answer or of standard error that a message repeats
+MAX_ERROR_BYTES = 1 << 16  # bytes of standard error that are kept
+LOGGED_LINES = 10  # lines of these that the log gets
+ERROR_PATTERN = re.compile("error|panic|exception|fatal|abort|failed|assert", re.IGNORECASE)
+FLUSH_HINT = "it may leave an answer out, or not flush its output"
 
 
 class EngineError(Exception):
@@ -54,23 +54,23 @@ class EngineProcess:
         self._megabytes = megabytes
         try:
             try:
-                self._begin(command, rules, FIRST_SECONDS)
-            except LateError:
-                held = self.held_back()
+                self._start(command, rules, FIRST_SECONDS)
+            except TurnTimeoutError:
+                held = self.describe_silence()
                 seconds = AGAIN_SECONDS if held else GREETING_SECONDS
                 try:
-                    self._begin(command, rules, seconds)
-                except LateError as late:
-                    raise EngineError(f"{late} within {seconds:g} seconds: {held or FLUSH}") from None
+                    self._start(command, rules, seconds)
+                except TurnTimeoutError as late:
+                    raise EngineError(f"{late} within {seconds:g} seconds: {held or FLUSH_HINT}") from None
         except EngineError as error:
-            self.end()
+            self.stop()
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
-    def _begin(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
+    def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
         """Start and greet it. Raises ``EngineError``, ``LateError``."""
         lifeline, self._lifeline = os.pipe()
         self._said_before = 0  # bytes of its standard error when it was asked last
-        self._said = _StandardError()
+        self._said = _StandardErrorReader()
         self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
             [
                 *(sys.executable, "-m", "runners.hosting.engines.launch", str(lifeline), str(self._megabytes or "")),
@@ -85,43 +85,43 @@ class EngineProcess:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         os.close(lifeline)
-        self._said.begin()
+        self._said.start()
         self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._to.fileno(), False)
         self.thought = Thought()  # of the last turn, or the next one
         self._rest = b""  # of a line that has not ended
         self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
-        for line in (GREETING, *([] if rules is None else [rules_line(rules)])):
+        for line in (GREETING, *([] if rules is None else [format_rules_line(rules)])):
             self._greet(line, seconds)
 
     def _greet(self, line: str, seconds: float) -> None:
         """Send a line and read up to ``ready``. Raises ``EngineError``, ``LateError``."""
         asked = " ".join(line.split()[:2])
         try:
-            for answer in self.answers(f"{line}\n".encode(), seconds):
+            for answer in self.request_lines(f"{line}\n".encode(), seconds):
                 if answer == READY:
                     return
                 if not answer.startswith(b"name "):
                     instead = "" if answer.startswith(b"error") else " instead of 'ready'"
-                    raise EngineError(f"it answered {asked!r} with {shown(answer)}{instead}")
-        except LateError:
-            raise LateError(f"it did not answer {asked!r}") from None
+                    raise EngineError(f"it answered {asked!r} with {format_line(answer)}{instead}")
+        except TurnTimeoutError:
+            raise TurnTimeoutError(f"it did not answer {asked!r}") from None
 
-    def held_back(self) -> str:
+    def describe_silence(self) -> str:
         """Why an answer has not come; empty if that is not seen. Its input is ended, and then the process."""
         if self._rest:
-            self.end()
-            return f"it wrote {shown(self._rest)}, and no end of the line"
+            self.stop()
+            return f"it wrote {format_line(self._rest)}, and no end of the line"
         self._to.close()
         try:
-            with suppress(EngineError, LateError):
-                for line in self.answers(b"", QUIT_SECONDS):
-                    return f"{shown(line)} came only when its input had ended, so it does not flush its output"
+            with suppress(EngineError, TurnTimeoutError):
+                for line in self.request_lines(b"", QUIT_SECONDS):
+                    return f"{format_line(line)} came only when its input had ended, so it does not flush its output"
             return ""
         finally:
-            self.end()
+            self.stop()
 
-    def turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
+    def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
         """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.
 
         ``thought`` is what it told of the last one.
@@ -131,26 +131,28 @@ class EngineProcess:
         if not self._lines and select.select([self._from], [], [], 0)[0]:
             self._read()  # it has ended, or written what nobody asked for
         if self._lines or self._rest:
-            raise EngineError(f"it wrote {shown(self._lines[-1] if self._lines else self._rest)} without being asked")
+            raise EngineError(
+                f"it wrote {format_line(self._lines[-1] if self._lines else self._rest)} without being asked"
+            )
         self._said_before = self._said.size
         informed, self.thought = 0, Thought()
-        for line in self.answers(content, seconds):
-            turn = TURNS.get(line)
+        for line in self.request_lines(content, seconds):
+            turn = TURNS_BY_LINE.get(line)
             if turn is not None:
                 informed = 0
                 yield turn
                 self.thought = Thought()
             elif line.startswith(b"info "):
                 informed += 1
-                if informed > MOST_INFO:
-                    raise EngineError(f"it wrote more than {MOST_INFO:,} lines 'info' before a turn")
-                self.thought = _thought(line, self.thought)
+                if informed > MAX_INFO_LINES:
+                    raise EngineError(f"it wrote more than {MAX_INFO_LINES:,} lines 'info' before a turn")
+                self.thought = _parse_info(line, self.thought)
             else:
                 informed = 0
-                yield TURNS.get(tidy(line), line)
+                yield TURNS_BY_LINE.get(normalise_line(line), line)
                 self.thought = Thought()
 
-    def answers(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
+    def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
         """Send bytes, and the lines that come then, without their ends, as long as they are asked for.
 
         Each line but an ``info`` has ``seconds`` of its own. Reading goes on while it is written to, so neither side
@@ -161,19 +163,19 @@ class EngineProcess:
         while True:
             while self._lines:
                 line = self._lines.pop()
-                if len(line) > MOST_LINE:
-                    raise EngineError(f"it wrote a line of more than {MOST_LINE:,} bytes")
+                if len(line) > MAX_LINE_BYTES:
+                    raise EngineError(f"it wrote a line of more than {MAX_LINE_BYTES:,} bytes")
                 if seconds is not None and not line.startswith(b"info"):
                     deadline = time.monotonic() + seconds
                 yield line
             wait = None if deadline is None else max(0.0, deadline - time.monotonic())
             readable, writable, _ = select.select([self._from], [self._to] if rest else [], [], wait)
             if not readable and not writable:
-                raise LateError
+                raise TurnTimeoutError
             if readable:
                 self._read()
             if writable:
-                rest = rest[self._write(rest[:CHUNK]) :]
+                rest = rest[self._write(rest[:BUFFER_BYTES]) :]
 
     def _write(self, content: memoryview) -> int:
         try:
@@ -184,15 +186,15 @@ class EngineProcess:
             return len(content)
 
     def _read(self) -> None:
-        part = os.read(self._from.fileno(), CHUNK)
+        part = os.read(self._from.fileno(), BUFFER_BYTES)
         if not part:
-            raise self._ending()
+            raise self._build_end_error()
         *lines, self._rest = (self._rest + part).split(b"\n")
-        if len(self._rest) > MOST_LINE:  # it need not end: what came before it still counts
+        if len(self._rest) > MAX_LINE_BYTES:  # it need not end: what came before it still counts
             lines.append(self._rest)
         self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
 
-    def _ending(self) -> EngineError:
+    def _build_end_error(self) -> EngineError:
         """The way in which it ended, and what its standard error has begun with since it was asked last.
 
         A note, for the log, has the last lines there.
@@ -201,12 +203,14 @@ class EngineProcess:
             code = self._process.wait(timeout=QUIT_SECONDS)
         except subprocess.TimeoutExpired:
             return EngineError("it closed its standard output")
-        said = [line for line in self._said.since(self._said_before).splitlines() if line.strip()]
+        said = [line for line in self._said.read_since(self._said_before).splitlines() if line.strip()]
         ended = f"with exit code {code}" if code >= 0 else f"by signal {-code} ({signal.strsignal(-code)})"
         limit = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
-        error = EngineError(f"its process ended {ended}{limit}{f': {_gist(said):.{SHOWN}}' if said else ''}")
+        error = EngineError(
+            f"its process ended {ended}{limit}{f': {_find_main_error(said):.{SHOWN_CHARACTERS}}' if said else ''}"
+        )
         if said:
-            error.add_note("\n".join(["The end of its standard error:", *said[-LOGGED:]]))
+            error.add_note("\n".join(["The end of its standard error:", *said[-LOGGED_LINES:]]))
         return error
 
     def quit(self) -> bool:
@@ -217,12 +221,12 @@ class EngineProcess:
         try:
             self._process.wait(timeout=QUIT_SECONDS)
         except subprocess.TimeoutExpired:
-            self.end()
+            self.stop()
             return False
-        self.end()
+        self.stop()
         return True
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End it and the processes that it started. May be called again."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
@@ -236,7 +240,7 @@ class EngineProcess:
             self._lifeline = -1
 
 
-class _StandardError:
+class _StandardErrorReader:
     """The last of what a process writes to its standard error; a thread reads it, so it fills no disk."""
 
     def __init__(self) -> None:
@@ -245,33 +249,33 @@ class _StandardError:
         self._kept = b""  # the last of them
         self._thread = threading.Thread(target=self._read, name="standard error of an engine", daemon=True)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Read from now on; the process has the writing end."""
         os.close(self.writing_end)
         self._thread.start()
 
     def _read(self) -> None:
         with os.fdopen(self._reading_end, "rb", buffering=0) as errors:
-            while part := errors.read(CHUNK):
-                self._kept = (self._kept + part)[-MOST_ERRORS:]
+            while part := errors.read(BUFFER_BYTES):
+                self._kept = (self._kept + part)[-MAX_ERROR_BYTES:]
                 self.size += len(part)
 
-    def since(self, size: int) -> str:
+    def read_since(self, size: int) -> str:
         """Return what was written after the first ``size`` bytes, as far as it is kept; the process has ended."""
         self._thread.join(QUIT_SECONDS)  # longer only if a process that it started holds the pipe
         new = min(self.size - size, len(self._kept))
         return self._kept[len(self._kept) - new :].decode(errors="replace")
 
 
-def _gist(said: Sequence[str]) -> str:
+def _find_main_error(said: Sequence[str]) -> str:
     """The line that says most of why a program ended: the first that tells of an error, or the first."""
     if any(line.startswith("Traceback") for line in said):  # of Python, which says it last
         return said[-1]
-    first = next((number for number, line in enumerate(said) if TROUBLE.search(line)), 0)
+    first = next((number for number, line in enumerate(said) if ERROR_PATTERN.search(line)), 0)
     return " ".join(said[first : first + 2]) if said[first].endswith(":") else said[first]
 
 
-def _thought(line: bytes, before: Thought) -> Thought:
+def _parse_info(line: bytes, before: Thought) -> Thought:
     """The thought in an ``info``, after those of earlier lines.
 
     Raises ``EngineError`` for a ``value`` that is not from -1 to 1.
@@ -280,22 +284,22 @@ def _thought(line: bytes, before: Thought) -> Thought:
     for key, text in zip(words[1::2], words[2::2], strict=False):
         with suppress(ValueError):
             if key == b"nodes" and text.isdigit():
-                thought = thought._replace(visits=min(int(text), MOST_NODES))
+                thought = thought._replace(visits=min(int(text), MAX_NODES))
             if key != b"value":
                 continue
             if -1 <= float(text) <= 1:
                 thought = thought._replace(value=float(text))
                 continue
-        raise EngineError(f"it wrote {shown(line)}, and a value is a number from -1 (lost) to 1 (won)")
+        raise EngineError(f"it wrote {format_line(line)}, and a value is a number from -1 (lost) to 1 (won)")
     return thought
 
 
-def tidy(line: bytes) -> bytes:
+def normalise_line(line: bytes) -> bytes:
     """A line as ``TURNS`` has it: words in their usual case, one space between them."""
     words = line.split()
     return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])
 
 
-def shown(line: bytes) -> str:
+def format_line(line: bytes) -> str:
     """A line for a message."""
-    return repr(line.decode(errors="replace")[:SHOWN])
+    return repr(line.decode(errors="replace")[:SHOWN_CHARACTERS])

@@ -25,21 +25,21 @@ _HAND_AT, _SEED_AT = 29, 31
 _DIGITS = np.frombuffer(b"-" + PIECE_DIGITS.encode(), np.uint8)  # by piece + 1
 
 # Every answer: (cell, gift) by its line.
-TURNS: dict[bytes, tuple[int, int]] = {
+TURNS_BY_LINE: dict[bytes, tuple[int, int]] = {
     f"turn {cell} {piece}".encode(): (number, gift)
     for number, cell in enumerate(["-", *map(format_cell, range(CELLS))], NONE)
     for gift, piece in enumerate(["-", *PIECE_DIGITS], NONE)
 }
-TURN_TEXTS = {turn: line.decode() for line, turn in TURNS.items()}
+TURN_TEXTS = {turn: line.decode() for line, turn in TURNS_BY_LINE.items()}
 
 
-def rules_line(rules: Rules) -> str:
+def format_rules_line(rules: Rules) -> str:
     """``rules NAME CHOOSER LINE…``: each winning line as its four cells."""
     lines = ("".join(map(format_cell, line)) for line in rules.lines)
     return " ".join(["rules", rules.name, rules.chooser, *lines])
 
 
-def position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
+def format_position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
     """A line ``position ROWS HAND SEED`` for each of ``B`` positions; ``seeds`` is [B]."""
     text = np.tile(np.frombuffer(_POSITION, np.uint8), (len(seeds), 1))
     cells = np.arange(CELLS)
@@ -55,7 +55,7 @@ def position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
     return text.tobytes()
 
 
-def parsed_position(text: str) -> tuple[Position, int]:
+def parse_position_and_seed(text: str) -> tuple[Position, int]:
     """Position and seed from ``ROWS HAND [SEED]``. Raises ``RequestError``."""
     words = text.split()
     seed = words.pop() if len(words) == 3 else "0"
@@ -68,11 +68,11 @@ def parsed_position(text: str) -> tuple[Position, int]:
     return parse_position(" ".join(words))[0], number
 
 
-def parsed_rules(text: str) -> tuple[str, str, set[frozenset[int]]]:
+def parse_rules(text: str) -> tuple[str, str, set[frozenset[int]]]:
     """Name, chooser and winning lines from ``NAME [CHOOSER [LINE…]]``; empty if left out. Raises ``RequestError``."""
     name, *rest = text.split() or [""]
     chooser, *lines = rest or [""]
-    return name, chooser, {frozenset(_cells(line)) for line in lines}
+    return name, chooser, {frozenset(_parse_cells(line)) for line in lines}
 
 
 def check_seconds(text: str) -> None:
@@ -85,12 +85,12 @@ def check_seconds(text: str) -> None:
     raise RequestError(f"'go {text}': {text!r} is not a number of seconds above 0")
 
 
-def _cells(line: str) -> Iterator[int]:
+def _parse_cells(line: str) -> Iterator[int]:
     for start in range(0, len(line), 2):
         yield parse_cell(line[start : start + 2])
 
 
-def expected(position: Position, rules: Rules) -> str:
+def describe_expected_turn(position: Position, rules: Rules) -> str:
     """The form of an answer to a position, for messages."""
     if position.hand == NONE and not rules.mover_chooses:
         return "'turn - PIECE', such as 'turn - 7'"

@@ -11,13 +11,13 @@ from typing import Any
 
 from agents.base.agent import AgentLimits
 from agents.base.player import check_choosers
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError, describe_valid_names
 from quarto.rules import CLASSIC, Rules
-from runners.hosting.polito.player import PolitoPlayer, Reserve
+from runners.hosting.polito.player import PolitoPlayer, PolitoSubprocessPool
 
-HERE = Path(__file__).parent
-SAMPLE, SAMPLE_PLAYER = HERE / "sample", "players.RandomPlayer"
-LEFT_OUT = ("__pycache__", "node_modules", "site-packages")  # folders below a player's that are not its own
+PACKAGE_FOLDER = Path(__file__).parent
+SAMPLE, SAMPLE_PLAYER = PACKAGE_FOLDER / "sample", "players.RandomPlayer"
+EXCLUDED_FOLDERS = ("__pycache__", "node_modules", "site-packages")  # folders below a player's that are not its own
 
 
 class Polito:
@@ -45,11 +45,13 @@ class Polito:
         """Raises ``RequestError`` for a folder, a player or a number that is not possible."""
         if folder is None and player is None:
             folder, player = str(SAMPLE), SAMPLE_PLAYER
-        path = _folder(folder, player)
-        if player is None or not _is_class(player):
+        path = _resolve_folder(folder, player)
+        if player is None or not _is_class_path(player):
             said = "player is missing" if player is None else f"player={player} is not module.Class"
-            raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(path))}")
-        if game is not None and not _is_class(game):
+            raise RequestError(
+                f"{said}: it is the class that plays{describe_valid_names(str(player), _list_player_classes(path))}"
+            )
+        if game is not None and not _is_class_path(game):
             raise RequestError(f"game={game} is not module.Class: it is the class of the games that the player plays")
         for key, value in (("kwargs", kwargs), ("game_kwargs", game_kwargs)):
             if not isinstance(value or {}, Mapping):
@@ -65,13 +67,13 @@ class Polito:
             "kwargs": dict(kwargs or {}),
             "game": game,
             "game_kwargs": dict(game_kwargs or {}),
-            "python": None if python is None else _program(python),
+            "python": None if python is None else _resolve_interpreter(python),
             "reuse": reuse,
             "most_asks": most_asks,
             "turn_seconds": limits.turn_seconds,
             "megabytes": limits.megabytes,
         }
-        self._reserve: Reserve | None = None  # for the rules whose lines it has
+        self._reserve: PolitoSubprocessPool | None = None  # for the rules whose lines it has
 
     @property
     def data_files(self) -> list[Path]:
@@ -80,29 +82,31 @@ class Polito:
         Of other folders, those modules that were imported to make it. Raises ``RequestError`` if it cannot be made.
         """
         folder = Path(self._setup["folder"])
-        below = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_own(path.relative_to(folder))]
+        below = [
+            path for path in sorted(folder.rglob("*")) if path.is_file() and _is_own_file(path.relative_to(folder))
+        ]
         sources = [path for path in below if path.suffix == ".py"]
         texts = b"\n".join(path.read_bytes() for path in sources)
         named = [path for path in below if path.suffix != ".py" and path.name.encode() in texts]
-        imported = [Path(file) for file in self._reserved(CLASSIC).facts.files]
+        imported = [Path(file) for file in self._load_pool(CLASSIC).facts.files]
         own = sorted({*sources, *named})  # in this order wherever the folder lies
-        return [*own, *sorted({*imported} - {*own}), *sorted(HERE.glob("*.py"))]
+        return [*own, *sorted({*imported} - {*own}), *sorted(PACKAGE_FOLDER.glob("*.py"))]
 
-    def lifted(self, rules: Rules, label: str) -> PolitoPlayer:
+    def build_player(self, rules: Rules, label: str) -> PolitoPlayer:
         """Its player. Raises ``RequestError`` if it cannot be made or does not play the rules."""
         check_choosers(self.choosers, rules, label)
-        reserve = self._reserved(rules)
+        reserve = self._load_pool(rules)
         reserve.label = label
         return PolitoPlayer(reserve)
 
-    def _reserved(self, rules: Rules) -> Reserve:
+    def _load_pool(self, rules: Rules) -> PolitoSubprocessPool:
         setup = {**self._setup, "lines": rules.lines}
         if self._reserve is None or self._reserve.setup != setup:
-            self._reserve = Reserve(setup)
+            self._reserve = PolitoSubprocessPool(setup)
         return self._reserve
 
 
-def _folder(folder: str | None, player: str | None) -> Path:
+def _resolve_folder(folder: str | None, player: str | None) -> Path:
     if folder is None:
         raise RequestError(f"folder is missing: player={player} is a class of a module in a folder, folder=DIR")
     path = Path(folder).expanduser().resolve()
@@ -111,11 +115,11 @@ def _folder(folder: str | None, player: str | None) -> Path:
     return path
 
 
-def _is_class(text: str) -> bool:
+def _is_class_path(text: str) -> bool:
     return "." in text and all(part.isidentifier() for part in text.split("."))
 
 
-def _program(python: str) -> str:
+def _resolve_interpreter(python: str) -> str:
     """The path of an interpreter; it stays a link, by which a virtual environment knows itself."""
     path = Path(python).expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
@@ -123,11 +127,11 @@ def _program(python: str) -> str:
     return str(path)
 
 
-def _is_own(path: Path) -> bool:
-    return not any(part.startswith(".") or part in LEFT_OUT for part in path.parts)
+def _is_own_file(path: Path) -> bool:
+    return not any(part.startswith(".") or part in EXCLUDED_FOLDERS for part in path.parts)
 
 
-def _players_in(folder: Path) -> Iterator[str]:
+def _list_player_classes(folder: Path) -> Iterator[str]:
     """The classes of a folder's modules that have a ``choose_piece``, two levels deep, as ``module.Class``."""
     for path in sorted([*folder.glob("*.py"), *folder.glob("*/*.py")]):
         with suppress(SyntaxError, ValueError, OSError):

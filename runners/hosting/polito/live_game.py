@@ -20,7 +20,7 @@ class BoardChangedError(Exception):
     """The board of a live game is not what was played."""
 
 
-class Answers:
+class AnswerChecker:
     """Asks players, and keeps their illegal answers."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current: str) -> None:
@@ -32,7 +32,7 @@ class Answers:
         self.asked_again = 0
         self.given_up = ""  # the last answer for which a game was given up
 
-    def refuse(self, asks: int, call: str, answer: object) -> bool:
+    def count_illegal_answer(self, asks: int, call: str, answer: object) -> bool:
         """Count an illegal answer, the ``asks``-th in a row; whether the player is asked again."""
         if asks < self.most_asks:
             self.asked_again += 1
@@ -40,7 +40,7 @@ class Answers:
         self.given_up = f"{call}() = {repr(answer)[:100]}"
         return False
 
-    def taken(self) -> dict[str, Any]:
+    def take_counts(self) -> dict[str, Any]:
         """The counts since this was called last."""
         taken = {"asked_again": self.asked_again, "given_up": self.given_up}
         self.asked_again, self.given_up = 0, ""
@@ -50,34 +50,34 @@ class Answers:
 class LiveGame:
     """One game of a player. ``game`` is new, has its players set, and is of whatever class they know."""
 
-    def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answers: Answers) -> None:
+    def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answers: AnswerChecker) -> None:
         self.game = game
         self.player = player
         self.streams = streams
-        self.over = False  # after a turn of this player
+        self.is_over = False  # after a turn of this player
         self._seat = seat
         self._answers = answers
         self._occupied = 0
         self._left = 0xFFFF  # pieces neither on the board nor in hand
         self._features = [0] * 16  # by cell; 0: empty
 
-    def turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
+    def take_turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
         """Cell and gift in a position, see ``program.QUESTION``; -1 for one that is not asked for, or not given.
 
         Raises what the player raises, ``AnswerError`` for an answer of another form, and ``BoardChangedError``.
         """
-        self.streams.use()
+        self.streams.activate()
         seen = occupied & ~self._occupied
         if seen:
-            self._see(lanes, seen)
+            self._apply_opponent_placements(lanes, seen)
         setattr(self.game, self._answers.current, self._seat)
         if hand == NONE:
-            return NONE, self._choose()
+            return NONE, self._request_gift()
         self._select(hand)
-        cell, placed = self._place(hand)
-        return cell, self._choose() if placed and not self.over else NONE
+        cell, placed = self._request_placement(hand)
+        return cell, self._request_gift() if placed and not self.is_over else NONE
 
-    def _see(self, lanes: int, seen: int) -> None:
+    def _apply_opponent_placements(self, lanes: int, seen: int) -> None:
         """Put pieces that were placed since the last turn on these cells."""
         setattr(self.game, self._answers.current, 1 - self._seat)
         while seen:
@@ -88,19 +88,21 @@ class LiveGame:
             if self._left >> piece & 1:  # not one that this player gave
                 self._select(piece)
             if not self.game.place(cell & 3, cell >> 2):
-                raise BoardChangedError(f"piece {piece} cannot be put on column {cell & 3}, row {cell >> 2}: {CHANGED}")
-            self._put(piece, cell)
+                raise BoardChangedError(
+                    f"piece {piece} cannot be put on column {cell & 3}, row {cell >> 2}: {BOARD_CHANGED_MESSAGE}"
+                )
+            self._record_placement(piece, cell)
 
     def _select(self, piece: int) -> None:
         if not self.game.select(piece):
-            raise BoardChangedError(f"piece {piece} cannot be selected: {CHANGED}")
+            raise BoardChangedError(f"piece {piece} cannot be selected: {BOARD_CHANGED_MESSAGE}")
         self._left &= ~(1 << piece)
 
-    def _put(self, piece: int, cell: int) -> None:
+    def _record_placement(self, piece: int, cell: int) -> None:
         self._occupied |= 1 << cell
         self._features[cell] = FEATURES[piece]
 
-    def _place(self, piece: int) -> tuple[int, bool]:
+    def _request_placement(self, piece: int) -> tuple[int, bool]:
         """The cell for the piece in hand, and whether it is legal."""
         asks = 1
         while True:
@@ -108,20 +110,20 @@ class LiveGame:
             try:
                 x, y = answer
             except (TypeError, ValueError):
-                raise AnswerError.of_form(self.player.place_piece, answer, "(x, y)") from None
+                raise AnswerError.from_answer(self.player.place_piece, answer, "(x, y)") from None
             if self.game.place(x, y):
                 break
-            if not self._answers.refuse(asks, "place_piece", answer):
+            if not self._answers.count_illegal_answer(asks, "place_piece", answer):
                 return (4 * index(y) + index(x) if 0 <= x < 4 and 0 <= y < 4 else NONE), False
             asks += 1
         cell = 4 * index(y) + index(x)
         if not 0 <= cell < 16 or self._occupied >> cell & 1:
-            raise BoardChangedError(f"column {x}, row {y} is taken and was not refused: {CHANGED}")
-        self._put(piece, cell)
-        self.over = self._occupied == 0xFFFF or self._wins(cell)
+            raise BoardChangedError(f"column {x}, row {y} is taken and was not refused: {BOARD_CHANGED_MESSAGE}")
+        self._record_placement(piece, cell)
+        self.is_over = self._occupied == 0xFFFF or self._is_win(cell)
         return cell, True
 
-    def _wins(self, cell: int) -> bool:
+    def _is_win(self, cell: int) -> bool:
         on = self._features
         shared = on[cell]
         for one, two, three in self._answers.through[cell]:  # noqa: SIM110  (a generator takes twice as long)
@@ -129,7 +131,7 @@ class LiveGame:
                 return True
         return False
 
-    def _choose(self) -> int:
+    def _request_gift(self) -> int:
         """The piece for the opponent; one that is not legal if the player gave no other."""
         asks = 1
         while True:
@@ -137,14 +139,14 @@ class LiveGame:
             try:
                 piece = index(answer)
             except TypeError:
-                raise AnswerError.of_form(self.player.choose_piece, answer, "the number of a piece") from None
+                raise AnswerError.from_answer(self.player.choose_piece, answer, "the number of a piece") from None
             legal = 0 <= piece < 16 and self._left >> piece & 1
             if legal and self.game.select(answer):
                 self._left &= ~(1 << piece)
                 return piece
-            if not self._answers.refuse(asks, "choose_piece", answer):
+            if not self._answers.count_illegal_answer(asks, "choose_piece", answer):
                 return NONE if legal or not 0 <= piece < 16 else piece
             asks += 1
 
 
-CHANGED = "the player has changed the board of its game, or its package has other rules"
+BOARD_CHANGED_MESSAGE = "the player has changed the board of its game, or its package has other rules"

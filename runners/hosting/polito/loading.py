@@ -14,16 +14,20 @@ import types
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
-from quarto.errors import RequestError, nearest, one_line
+from quarto.errors import RequestError, describe_valid_names, format_error
 
 ROOT = str(Path(__file__).parents[2])
-OURS = ("quarto", "runners")  # packages of which this program has imported modules
-NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
-GAME_CALLS = ("select", "place", "set_players")  # of a game, that a run makes
-CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in versions of the package
+OUR_PACKAGES = ("quarto", "runners")  # packages of which this program has imported modules
+PACKAGE_NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
+GAME_METHODS = ("select", "place", "set_players")  # of a game, that a run makes
+CURRENT_PLAYER_ATTRIBUTES = (
+    "_current_player",
+    "_Quarto__current_player",
+    "current_player",
+)  # in versions of the package
 
 
-class Loaded:
+class PlayerFactory:
     """A player's class, ready to be made with a game."""
 
     def __init__(self, player: type[Any], objects: Any, game: type[Any] | None, setup: Mapping[str, Any]) -> None:
@@ -35,34 +39,40 @@ class Loaded:
         self._objects = objects
         self._game: type[Any] = game or objects.Quarto
         self._setup = setup
-        game = self._new_game()
-        self.current = next((name for name in CURRENT if hasattr(game, name)), CURRENT[0])
+        game = self._build_game()
+        self.current = next(
+            (name for name in CURRENT_PLAYER_ATTRIBUTES if hasattr(game, name)), CURRENT_PLAYER_ATTRIBUTES[0]
+        )
 
-    def begin(self, seat: int) -> tuple[Any, Any]:
+    def build_game_and_player(self, seat: int) -> tuple[Any, Any]:
         """A new game and its player, who has this seat. Raises what the player's constructor raises."""
-        game, kwargs = self._new_game(), copy.deepcopy(self._setup["kwargs"])
-        name = _parameter_of_game(self._player, kwargs)
+        game, kwargs = self._build_game(), copy.deepcopy(self._setup["kwargs"])
+        name = _find_game_parameter(self._player, kwargs)
         player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
-        self.seat(game, player, seat)
+        self.seat_player(game, player, seat)
         return game, player
 
-    def _new_game(self) -> Any:
+    def _build_game(self) -> Any:
         return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
-    def advice(self, error: BaseException) -> str:
+    def describe_remedy(self, error: BaseException) -> str:
         """Advice on a missing library or attribute of the game, or nothing: the end of a message."""
-        return _to_install(error, self._setup) if isinstance(error, ModuleNotFoundError) else self.lacking(error)
+        return (
+            _describe_missing_library(error, self._setup)
+            if isinstance(error, ModuleNotFoundError)
+            else self.describe_missing_attribute(error)
+        )
 
-    def lacking(self, error: BaseException) -> str:
+    def describe_missing_attribute(self, error: BaseException) -> str:
         """Advice on an attribute that the game lacks, or nothing: the end of a message."""
         lacks = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
         if not (isinstance(error, AttributeError) and lacks and lacks.group(1) == self._game.__name__):
             return ""
         others = [
             (not hasattr(each, lacks.group(2)), f"{module.__name__}.{name}")
-            for module in own_modules()
+            for module in list_player_modules()
             for name, each in vars(module).items()
-            if each is not self._game and _defines(module, each, GAME_CALLS)
+            if each is not self._game and _defines_class(module, each, GAME_METHODS)
         ]
         such = f", such as game={min(others)[1]}" if others else ""
         return (
@@ -70,7 +80,7 @@ class Loaded:
             f"makes games of another class, name it, game=module.Class{such}"
         )
 
-    def seat(self, game: Any, player: Any, seat: int) -> None:
+    def seat_player(self, game: Any, player: Any, seat: int) -> None:
         """Set the players of a game: ``player``, and one that is never asked.
 
         The latter is of the package's class. A copy of ``player`` stands in where that class needs more than a game, or
@@ -90,19 +100,19 @@ class Loaded:
         game.set_players((other, player) if seat else (player, other))
 
 
-def enter(folder: str) -> None:
+def enter_folder(folder: str) -> None:
     """Make a folder what it is when its own ``main.py`` runs: the current one, and the first that is imported from."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
         del sys.modules[name]
     os.chdir(folder)
     sys.path.insert(0, folder)
-    sys.meta_path.insert(0, _Finder(folder, NAMES))
-    sys.meta_path.append(_Finder(ROOT, ("quarto",)))
+    sys.meta_path.insert(0, _FolderFinder(folder, PACKAGE_NAMES))
+    sys.meta_path.append(_FolderFinder(ROOT, ("quarto",)))
     sys.argv = [str(Path(folder, "main.py"))]
-    sys.modules["__main__"] = _Main("__main__")
+    sys.modules["__main__"] = _MainModule("__main__")
 
 
-class _Finder:
+class _FolderFinder:
     """Finds packages of some names in a folder, also folders without an ``__init__.py``.
 
     Python takes those last, after a package of that name anywhere on its path.
@@ -116,81 +126,87 @@ class _Finder:
         return importlib.machinery.PathFinder.find_spec(name, [self._folder]) if name in self._names else None
 
 
-class _Main(types.ModuleType):
+class _MainModule(types.ModuleType):
     """Stands for the folder's ``main.py``: what a player pickled there is found in the modules of the folder."""
 
     def __getattr__(self, name: str) -> Any:
-        for module in own_modules():
+        for module in list_player_modules():
             if name in vars(module):
                 return vars(module)[name]
         raise AttributeError(f"module '__main__' has no attribute {name!r}")
 
 
-def _defines(module: types.ModuleType, value: Any, calls: Sequence[str]) -> bool:
+def _defines_class(module: types.ModuleType, value: Any, calls: Sequence[str]) -> bool:
     """Whether this is a class with these methods that a module defines."""
     is_own = isinstance(value, type) and value.__module__ == module.__name__
     return is_own and all(callable(getattr(value, call, None)) for call in calls)
 
 
-def load(setup: Mapping[str, Any]) -> Loaded:
+def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
     """The class of a player, and that of its games if it is not the package's, of a folder that was entered.
 
     ``setup``: see ``agent.Polito``. Raises ``RequestError``.
     """
-    found = _class(setup, "player", ("choose_piece", "place_piece"))
-    name = _parameter_of_game(found, setup["kwargs"])
+    found = _load_class(setup, "player", ("choose_piece", "place_piece"))
+    name = _find_game_parameter(found, setup["kwargs"])
     if name is None:
         _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], "quarto")
     else:
         _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], **{name: "quarto"})
     games = None
     if setup["game"] is not None:
-        games = _class(setup, "game", GAME_CALLS)
+        games = _load_class(setup, "game", GAME_METHODS)
         _check_kwargs(games, "game_kwargs", setup["game"], setup["game_kwargs"])
-    return Loaded(found, _objects(found), games, setup)
+    return PlayerFactory(found, _find_game_module(found), games, setup)
 
 
-def _class(setup: Mapping[str, Any], key: str, calls: Sequence[str]) -> type[Any]:
+def _load_class(setup: Mapping[str, Any], key: str, calls: Sequence[str]) -> type[Any]:
     """The class ``module.Class`` under a key, which has methods ``calls``."""
     path: str = setup[key]
     module_name, _, class_name = path.rpartition(".")
-    module = _module(setup, f"{key}={path}", module_name)
+    module = _import_module(setup, f"{key}={path}", module_name)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, calls[0])]
-        below += [f"{m.__name__}.{class_name}" for m in own_modules() if _defines(m, vars(m).get(class_name), calls)]
-        raise RequestError(f"{key}={path}: module '{module_name}' has no class {class_name!r}{nearest(path, below)}")
+        below += [
+            f"{m.__name__}.{class_name}"
+            for m in list_player_modules()
+            if _defines_class(m, vars(m).get(class_name), calls)
+        ]
+        raise RequestError(
+            f"{key}={path}: module '{module_name}' has no class {class_name!r}{describe_valid_names(path, below)}"
+        )
     for call in calls:
         if not callable(getattr(found, call, None)):
             raise RequestError(f"{key}={path}: the class has no method {call}()")
     return found
 
 
-def _module(setup: Mapping[str, Any], what: str, name: str) -> types.ModuleType:
+def _import_module(setup: Mapping[str, Any], what: str, name: str) -> types.ModuleType:
     folder = setup["folder"]
     try:
         return importlib.import_module(name)
     except BaseException as error:  # a module may raise anything while it is imported
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (name == missing or name.startswith(f"{missing}.")):
-            hint = nearest(name, _modules_in(folder))
+            hint = describe_valid_names(name, _list_modules(folder))
             raise RequestError(f"{what}: {folder} has no module {name!r}{hint}") from error
-        remedy = _to_install(error, setup) if isinstance(error, ModuleNotFoundError) else ""
-        raise RequestError(f"{what}: module {name!r} cannot be imported: {one_line(error)}{remedy}") from error
+        remedy = _describe_missing_library(error, setup) if isinstance(error, ModuleNotFoundError) else ""
+        raise RequestError(f"{what}: module {name!r} cannot be imported: {format_error(error)}{remedy}") from error
 
 
-def _to_install(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
+def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
     where = f"for python={setup['python']}" if setup["python"] else "beside quarto-arena"
     return f"; install {str(error.name).partition('.')[0]} {where}"
 
 
-def _modules_in(folder: str) -> list[str]:
+def _list_modules(folder: str) -> list[str]:
     """The modules of a folder, two levels deep."""
     files = [path.relative_to(folder) for pattern in ("*.py", "*/*.py") for path in Path(folder).glob(pattern)]
     return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
 
 
-def _objects(player: type[Any]) -> Any:
+def _find_game_module(player: type[Any]) -> Any:
     """The module with ``Quarto`` and ``Player``: where the player's base is from, otherwise the package."""
     for base in player.__mro__[1:]:
         module = sys.modules.get(base.__module__)
@@ -212,7 +228,7 @@ def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any
         raise RequestError(f"{key}={dict(kwargs)}: {name}{signature} is called with {game}these: {error}") from error
 
 
-def _parameter_of_game(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
+def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
     """Return the name of the parameter that takes the game: the first that ``kwargs`` do not name.
 
     None if that is the very first one, whose name may be unknown, or may not be used.
@@ -227,11 +243,11 @@ def _parameter_of_game(player: type[Any], kwargs: Mapping[str, Any]) -> str | No
     return next((each.name for each in parameters if each.kind in named and each.name not in kwargs), None)
 
 
-def own_modules() -> Iterator[types.ModuleType]:
+def list_player_modules() -> Iterator[types.ModuleType]:
     """The imported modules that are neither the standard library's nor installed nor this program's."""
     paths = sysconfig.get_paths()
     theirs = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     for module in list(sys.modules.values()):
         file = vars(module).get("__file__")
-        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ROOT}/{name}/" for name in OURS))):
+        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ROOT}/{name}/" for name in OUR_PACKAGES))):
             yield module

@@ -22,19 +22,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import LateError, SomeFailedError
-from agents.base.player import LiftedPlayer
+from agents.base.agent import SomeTurnsFailedError, TurnTimeoutError
+from agents.base.player import BatchPlayer
 from quarto.batch import Batch, Thoughts, Turns
-from quarto.errors import Failed, RemoteError, RequestError
+from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
-from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, end_all
-from runners.hosting.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS, SLOT
+from runners.hosting.child import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
+from runners.hosting.polito.program import ANSWER, QUESTION, QUESTION_INDEX, SHARED_WORDS, SLOT, TURN_START
 
 logger = logging.getLogger(__name__)
 
-SERVED = "runners.hosting.polito.program:serve"
+HANDLER_FACTORY = "runners.hosting.polito.program:serve"
 # What an interpreter runs: our modules come before all others while they are imported, and are gone from its path then.
-BOOT = """
+BOOT_CODE = """
 import sys
 root = sys.argv.pop(1)
 sys.path = [root] + [path for path in sys.path if path]
@@ -44,13 +44,13 @@ sys.path.remove(root)
 main()
 """
 ROOT = str(Path(__file__).parents[2])
-OLDEST = (3, 7)
-ABOUT = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
+OLDEST_PYTHON = (3, 7)
+VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
 QUESTION_TYPE = np.dtype([*QUESTION.items()])
-LEAST_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
-ALONE = 1 << 40  # words: so many that no other game is played at the same time
-GRACE = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
-AGAIN = 0.1  # seconds between interruptions: a player may have caught one
+MIN_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
+ONE_GAME_WORDS = 1 << 40  # words: so many that no other game is played at the same time
+GRACE_SECONDS = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
+INTERRUPT_SECONDS = 0.1  # seconds between interruptions: a player may have caught one
 
 
 class PlayerFacts(msgspec.Struct):
@@ -62,7 +62,7 @@ class PlayerFacts(msgspec.Struct):
 
 
 @dataclass
-class GameFailed(Failed):
+class GameFailure(ErrorDetails):
     """An event in a game in place of a turn."""
 
     index: int  # of the question
@@ -72,13 +72,13 @@ class GameFailed(Failed):
 class Remarks(msgspec.Struct):
     """The messages that came with answers."""
 
-    failed: list[GameFailed]
+    failed: list[GameFailure]
     asked_again: int  # illegal answers after which the player was asked again
     given_up: str  # one after which it was not, if there was any
     printed: str
 
 
-class PolitoChild(Child):
+class PolitoSubprocess(Subprocess):
     """A child with live games of the player that ``setup`` describes, see ``agent.Polito``."""
 
     def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
@@ -89,61 +89,61 @@ class PolitoChild(Child):
                 file.truncate(8 * SHARED_WORDS)
                 self._shared = memoryview(mmap.mmap(file.fileno(), 8 * SHARED_WORDS)).cast("q")
                 super().__init__(
-                    SERVED,
+                    HANDLER_FACTORY,
                     {**setup, "shared_file": file.fileno(), "trial": trial},
                     megabytes=setup["megabytes"],
                     # Its folder alone comes before what is installed, and stays as it is.
-                    program=[python or sys.executable, "-B", "-c", BOOT, ROOT],
+                    program=[python or sys.executable, "-B", "-c", BOOT_CODE, ROOT],
                     # The order of sets is part of how a player plays. Another interpreter has other libraries.
                     variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
                     shared=[file.fileno()],
                     is_quiet=True,
                 )
             self.facts, _ = self.receive(PlayerFacts)
-        except (ChildDiedError, OSError) as error:
-            remedy = _interpreter(python) if python else ""
+        except (SubprocessDiedError, OSError) as error:
+            remedy = _describe_interpreter(python) if python else ""
             raise RequestError(
                 f"player={setup['player']} of {setup['folder']} cannot be made: {error}{remedy}"
             ) from error
         except RemoteError as error:
-            self.end()
-            raise error.for_user(f"player={setup['player']}") from error
+            self.stop()
+            raise error.to_arena_error(f"player={setup['player']}") from error
         self._seconds: float | None = setup["turn_seconds"]
 
     @property
-    def asked_about(self) -> int:
+    def question_index(self) -> int:
         """The index of the question that it was asked last."""
-        return self._shared[ASKED_ABOUT]
+        return self._shared[QUESTION_INDEX]
 
-    def answer(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
+    def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
         """The answers, cells then gifts. Raises ``ChildDiedError``, and ``LateError`` if it had to be ended."""
-        self._shared[ASKED_ABOUT] = self._shared[BEGUN] = 0
+        self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
-            self._wait(self._seconds)
+            self._wait_for_response(self._seconds)
         remarks, answers = self.receive(Remarks)
         if len(answers) != 2 * len(questions):
-            raise ChildDiedError(NO_ANSWER)
+            raise SubprocessDiedError(NO_ANSWER_MESSAGE)
         return np.frombuffer(answers, ANSWER), remarks
 
-    def _wait(self, seconds: float) -> None:
+    def _wait_for_response(self, seconds: float) -> None:
         """Wait for an answer, and interrupt each turn that takes longer than ``seconds``."""
         wait = seconds
-        while not self.has_answer(wait):
-            begun = self._shared[BEGUN]
+        while not self.has_response(wait):
+            begun = self._shared[TURN_START]
             late = (time.monotonic_ns() - begun) / 1e9 - seconds
             if not begun:
                 wait = seconds
             elif late < 0:
                 wait = -late
-            elif late < GRACE:
-                self.signal(signal.SIGUSR1)
-                wait = AGAIN
+            elif late < GRACE_SECONDS:
+                self.send_signal(signal.SIGUSR1)
+                wait = INTERRUPT_SECONDS
             else:
-                raise LateError
+                raise TurnTimeoutError
 
 
-class Reserve:
+class PolitoSubprocessPool:
     """The common part of the players of one agent: how to start a child, one that is ready, and counts."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
@@ -152,22 +152,22 @@ class Reserve:
         self.asked_again = 0
         self.given_up = ""
         self.label: str = setup["player"]
-        first = PolitoChild(setup, trial=True)
+        first = PolitoSubprocess(setup, trial=True)
         self.facts = first.facts
         self._ready = [first]
         self._lock = threading.Lock()
-        weakref.finalize(self, end_all, self._ready)
+        weakref.finalize(self, stop_all, self._ready)
         self.printed = first.facts.printed
         self._logged = 0  # characters of that
 
-    def child(self) -> PolitoChild:
+    def take_subprocess(self) -> PolitoSubprocess:
         """A child in which no game is live. Raises ``RequestError``."""
         with self._lock:
             if self._ready:
                 return self._ready.pop()
-        return PolitoChild(self.setup)
+        return PolitoSubprocess(self.setup)
 
-    def note(self, remarks: Remarks) -> None:
+    def record_remarks(self, remarks: Remarks) -> None:
         """Count illegal answers, and log what was printed."""
         with self._lock:
             self.asked_again += remarks.asked_again
@@ -178,7 +178,7 @@ class Reserve:
             logger.info("agent '%s' printed:\n%s", self.label, printed)
 
 
-class PolitoPlayer(LiftedPlayer):
+class PolitoPlayer(BatchPlayer):
     """A player in a process of its own, with a live game in each slot.
 
     A game that fails does not end the others. If the process dies or has to be ended, another one replaces it.
@@ -187,12 +187,12 @@ class PolitoPlayer(LiftedPlayer):
 
     copy_obstacle = "it plays in a process of its own"
 
-    def __init__(self, reserve: Reserve) -> None:
+    def __init__(self, reserve: PolitoSubprocessPool) -> None:
         self._reserve = reserve
-        self._child: PolitoChild | None = None
+        self._child: PolitoSubprocess | None = None
         # As many games at once as the engine has memory for, one if the player goes from game to game.
-        game_bytes = max(LEAST_GAME_BYTES, reserve.facts.game_bytes)
-        self.game_words = ALONE if reserve.setup["reuse"] else game_bytes // 8
+        game_bytes = max(MIN_GAME_BYTES, reserve.facts.game_bytes)
+        self.game_words = ONE_GAME_WORDS if reserve.setup["reuse"] else game_bytes // 8
 
     def fork(self) -> PolitoPlayer:
         return PolitoPlayer(self._reserve)
@@ -211,28 +211,28 @@ class PolitoPlayer(LiftedPlayer):
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
         """Begin games: none of those before is live any more."""
-        self._begin(b"")
+        self._begin_games(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
         if len(slots):
-            self._begin(slots.astype(SLOT).tobytes())
+            self._begin_games(slots.astype(SLOT).tobytes())
 
-    def _begin(self, slots: bytes) -> None:
-        self._child = self._child or self._new_child()
+    def _begin_games(self, slots: bytes) -> None:
+        self._child = self._child or self._take_subprocess()
         try:
             self._child.send("begin", slots)
-        except ChildDiedError:  # of what a player left behind, such as a thread: another one begins the games
-            self._replace()
+        except SubprocessDiedError:  # of what a player left behind, such as a thread: another one begins the games
+            self._replace_subprocess()
 
-    def _new_child(self) -> PolitoChild:
-        child = self._reserve.child()
-        self._finalizer = weakref.finalize(self, child.end)
+    def _take_subprocess(self) -> PolitoSubprocess:
+        child = self._reserve.take_subprocess()
+        self._finalizer = weakref.finalize(self, child.stop)
         return child
 
-    def _replace(self) -> None:
+    def _replace_subprocess(self) -> None:
         self._finalizer()
         self._child = None
-        self._child = self._new_child()
+        self._child = self._take_subprocess()
 
     def play(
         self,
@@ -255,39 +255,39 @@ class PolitoPlayer(LiftedPlayer):
         turns, failures = Turns.empty(len(slots)), dict[int, BaseException]()
         left = np.arange(len(slots))  # whose answers are missing
         while len(left):
-            left = self._answered(questions, left, turns, failures)
+            left = self._fill_in_turns(questions, left, turns, failures)
         if failures:
-            raise SomeFailedError(turns, failures)
+            raise SomeTurnsFailedError(turns, failures)
         return turns
 
-    def _answered(
+    def _fill_in_turns(
         self, questions: NDArray[np.void], left: NDArray[np.intp], turns: Turns, failures: dict[int, BaseException]
     ) -> NDArray[np.intp]:
         """Fill in answers or failures; the questions that are to be asked again, since the process is another."""
-        child = self._child = self._child or self._new_child()
+        child = self._child = self._child or self._take_subprocess()
         try:
-            answers, remarks = child.answer(questions[left])
-        except (ChildDiedError, LateError) as error:
-            lost = child.asked_about if 0 <= child.asked_about < len(left) else 0
-            failures[int(left[lost])] = self._late() if isinstance(error, LateError) else error
-            self._replace()
+            answers, remarks = child.request_turns(questions[left])
+        except (SubprocessDiedError, TurnTimeoutError) as error:
+            lost = child.question_index if 0 <= child.question_index < len(left) else 0
+            failures[int(left[lost])] = self._build_late_error() if isinstance(error, TurnTimeoutError) else error
+            self._replace_subprocess()
             return np.delete(left, lost)
         turns.cells[left], turns.gifts[left] = answers[: len(left)], answers[len(left) :]
         for failed in remarks.failed:
-            failures[int(left[failed.index])] = self._late() if failed.late else RemoteError(failed)
-        self._reserve.note(remarks)
+            failures[int(left[failed.index])] = self._build_late_error() if failed.late else RemoteError(failed)
+        self._reserve.record_remarks(remarks)
         return left[:0]
 
-    def _late(self) -> LateError:
-        return LateError(f"its turn took longer than turn_seconds={self._reserve.setup['turn_seconds']:g}")
+    def _build_late_error(self) -> TurnTimeoutError:
+        return TurnTimeoutError(f"its turn took longer than turn_seconds={self._reserve.setup['turn_seconds']:g}")
 
 
-def _interpreter(python: str) -> str:
+def _describe_interpreter(python: str) -> str:
     """The end of a message if an interpreter is too old or none, else nothing."""
     said = b""
     with suppress(OSError, subprocess.TimeoutExpired):
-        said = subprocess.run([python, "-c", ABOUT], capture_output=True, check=False, timeout=10).stdout  # noqa: S603
+        said = subprocess.run([python, "-c", VERSION_CODE], capture_output=True, check=False, timeout=10).stdout  # noqa: S603
     version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", said)
-    if version and (int(version[1]), int(version[2])) >= OLDEST:
+    if version and (int(version[1]), int(version[2])) >= OLDEST_PYTHON:
         return ""
     return f"; python={python} is {said.decode() if version else 'no Python'}: name Python 3.7 or later, ENV/bin/python"

@@ -43,31 +43,31 @@ class GameRandom(random.Random):
         vars(self.current)["gauss_next"] = value
 
 
-class ExchangedState:
+class SwappableNumpyState:
     """A state of ``numpy.random`` as a generator of its own, which NumPy exchanges since 1.24."""
 
     def __init__(self, module: Any) -> None:
         self._bits, self._exchange, self.seed = module.MT19937(0), module.set_bit_generator, module.seed
 
-    def use(self) -> None:
+    def activate(self) -> None:
         """From now on ``numpy.random`` draws from it."""
         self._exchange(self._bits)
 
 
-class CopiedState:
+class CopiedNumpyState:
     """The same for an older NumPy: the states are copied. A number that ``normal`` has left over is lost, as there."""
 
-    used: CopiedState | None = None
+    active: CopiedNumpyState | None = None
 
     def __init__(self, module: Any) -> None:
         self._module, self.seed = module, module.seed
         self._state = module.get_state()[:3]
 
-    def use(self) -> None:
+    def activate(self) -> None:
         """From now on ``numpy.random`` draws from it."""
-        if CopiedState.used:
-            CopiedState.used._state = self._module.get_state()[:3]
-        CopiedState.used = self
+        if CopiedNumpyState.active:
+            CopiedNumpyState.active._state = self._module.get_state()[:3]
+        CopiedNumpyState.active = self
         self._module.set_state(self._state)
 
 
@@ -79,11 +79,11 @@ class GameStreams:
     def __init__(self, seed: int, numpy: Any) -> None:
         """``numpy``: a state of ``numpy.random``, None where NumPy is missing."""
         self.python, self.numpy = random.Random(seed), numpy
-        self.use()
+        self.activate()
         if numpy:
             numpy.seed([seed & 0xFFFFFFFF, seed >> 32])
 
-    def use(self) -> None:
+    def activate(self) -> None:
         """From now on ``random`` and ``numpy.random`` are those of this game."""
         GameRandom.current = self.python
         if self.numpy:
@@ -98,16 +98,16 @@ class StreamPool:
         self._new_state = new_state
         self._free: list[Any] = []
 
-    def begin(self, seed: int) -> GameStreams:
+    def acquire(self, seed: int) -> GameStreams:
         """The generators of a new game, in use."""
         return GameStreams(seed, self._free.pop() if self._free else self._new_state())
 
-    def end(self, streams: GameStreams) -> None:
+    def release(self, streams: GameStreams) -> None:
         """The game is over."""
         self._free.append(streams.numpy)
 
 
-def install() -> Callable[[], Any]:
+def install_game_streams() -> Callable[[], Any]:
     """Let the functions of both modules draw from the games' generators. Before a player is imported, not after.
 
     Returned is what makes a state of ``numpy.random``; it makes None where NumPy is missing.
@@ -121,11 +121,11 @@ def install() -> Callable[[], Any]:
         import numpy.random as module
     except ImportError:  # a player that needs it says so itself
         return lambda: None
-    _seed_from_games(module)
-    return partial(ExchangedState if hasattr(module, "set_bit_generator") else CopiedState, module)
+    _patch_unseeded_functions(module)
+    return partial(SwappableNumpyState if hasattr(module, "set_bit_generator") else CopiedNumpyState, module)
 
 
-def _seed_from_games(module: Any) -> None:
+def _patch_unseeded_functions(module: Any) -> None:
     """Let functions of ``numpy.random`` without a seed not take it from the operating system."""
     seed_shared: Callable[..., None] = module.seed
     new_generator: Any = getattr(module, "default_rng", None)  # since NumPy 1.17

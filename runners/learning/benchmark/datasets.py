@@ -19,52 +19,52 @@ from msgspec import structs
 
 from analytics import open_archive
 from analytics.exchange import formats
-from analytics.exchange.export import ExportRequest, export
-from analytics.exchange.sequence import FIRST
-from analytics.questions.selection import select
-from analytics.store.archive import Archive, readable
-from analytics.store.blocks import united
-from analytics.store.files.backend import explained
-from analytics.store.files.local import make_folder
-from analytics.store.marker import remember, require_outside
-from analytics.store.range_files import store_range
-from quarto.errors import FailureError, RequestError, nearest
+from analytics.exchange.export import ExportRequest, write_export
+from analytics.exchange.sequence import FIRST_AGENT
+from analytics.questions.selection import select_games
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.blocks import merge_games
+from analytics.store.files.backend import explain_errors
+from analytics.store.files.local import create_folder
+from analytics.store.marker import check_outside_archives, remember_archive
+from analytics.store.range_files import write_range
+from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.rules import CLASSIC
-from runners.arena.code import version
-from runners.arena.experiment import prepare
-from runners.arena.playing import carry_out
-from runners.arena.request import Request
+from runners.arena.code import project_version
+from runners.arena.experiment import prepare_experiment
+from runners.arena.playing import execute_experiment
+from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
-from runners.arena.storage import ArchiveSettings
+from runners.arena.storage import ArchiveOptions
 from runners.learning.benchmark.score import (
-    EXPERT,
+    EXPERT_PLAYER,
     OPPONENT,
-    RANDOM,
+    RANDOM_PLAYER,
     REFERENCE_GAMES,
     REFERENCE_SECONDS,
-    References,
-    player,
-    references,
+    ReferenceReturns,
+    build_player_spec,
+    measure_references,
 )
 from runners.terminal import console
-from runners.terminal.console import progress_bar
+from runners.terminal.console import show_progress_bar
 
 NAMESPACE = "quarto"  # of the datasets' ids, and the folder that has them
-PARQUET = "parquet"  # the folder with the same games as archives
+ARCHIVES_FOLDER = "parquet"  # the folder with the same games as archives
 OPENING_PLIES = 2  # imposed on every game, in the datasets and where what was learned is judged
-MEDIUM = ("semi_random", "alpha_beta", "mcts(iterations=1000)")
-EVERYBODY = (RANDOM, *MEDIUM, EXPERT)
+MEDIUM_PLAYERS = ("semi_random", "alpha_beta", "mcts(iterations=1000)")
+ALL_PLAYERS = (RANDOM_PLAYER, *MEDIUM_PLAYERS, EXPERT_PLAYER)
 VALIDATION_SEED = 1 << 30  # is added to the seed of a validation part, so that it has other openings
-ONE_IN = 10  # games of a validation part: so many for one of the training part, rounded up
+VALIDATION_ONE_IN = 10  # games of a validation part: so many for one of the training part, rounded up
 
 
-MAKING = ".making"  # the hidden folder of what is not complete
+WORK_FOLDER = ".making"  # the hidden folder of what is not complete
 BYTES_A_GAME = 15_000  # of both forms, roughly
 WRITING_SECONDS = 2.7  # for 1,000 games in Minari's format, on one thread
-ENVIRONMENT = "quarto-arena/QuartoTurns-v0"
+ENVIRONMENT_ID = "quarto-arena/QuartoTurns-v0"
 MINUTES_FROM = 90  # seconds, from which a duration is told in minutes
 AUTHOR = "The quarto-arena authors"
-SOURCE = "benchmark"  # key of the metadata that say from which run a dataset was made
+SOURCE_KEY = "benchmark"  # key of the metadata that say from which run a dataset was made
 
 
 class BenchmarkDataset(NamedTuple):
@@ -82,14 +82,16 @@ class BenchmarkDataset(NamedTuple):
 
 
 DATASETS = (
-    BenchmarkDataset("random-v0", (RANDOM,), (RANDOM,), "a random player against itself", 0.1),
-    BenchmarkDataset("medium-v0", MEDIUM, MEDIUM, "every pairing of three players of middling strength", 0.5),
-    BenchmarkDataset("expert-v0", (EXPERT,), EVERYBODY, "perfect play against weaker players and itself", 1.3),
-    BenchmarkDataset("mixed-v0", EVERYBODY, EVERYBODY, "every pairing of all players, from random to perfect", 1.0),
+    BenchmarkDataset("random-v0", (RANDOM_PLAYER,), (RANDOM_PLAYER,), "a random player against itself", 0.1),
+    BenchmarkDataset(
+        "medium-v0", MEDIUM_PLAYERS, MEDIUM_PLAYERS, "every pairing of three players of middling strength", 0.5
+    ),
+    BenchmarkDataset("expert-v0", (EXPERT_PLAYER,), ALL_PLAYERS, "perfect play against weaker players and itself", 1.3),
+    BenchmarkDataset("mixed-v0", ALL_PLAYERS, ALL_PLAYERS, "every pairing of all players, from random to perfect", 1.0),
 )
 
 
-class DatasetPart(NamedTuple):
+class DatasetSplit(NamedTuple):
     """The training or the validation part of a dataset, of one size and seed."""
 
     dataset: BenchmarkDataset
@@ -111,28 +113,28 @@ class DatasetPart(NamedTuple):
     @property
     def games_a_pairing(self) -> int:
         """Games of each pairing: as many as were asked for together, or a few more, since pairs are whole."""
-        games = -(-self.games // ONE_IN) if self.validation else self.games
+        games = -(-self.games // VALIDATION_ONE_IN) if self.validation else self.games
         return 2 * -(-games // (2 * self.dataset.pairings))
 
     @property
     def all_games(self) -> int:
         return self.games_a_pairing * self.dataset.pairings
 
-    def minari(self, folder: Path) -> Path:
+    def minari_folder(self, folder: Path) -> Path:
         return folder / NAMESPACE / self.name
 
-    def parquet(self, folder: Path) -> Path:
-        return folder / PARQUET / self.name
+    def archive_folder(self, folder: Path) -> Path:
+        return folder / ARCHIVES_FOLDER / self.name
 
-    def spec(self) -> RunSpec:
+    def build_run_spec(self) -> RunSpec:
         """The run that the games are: the player is the first agent of its pairing, in either seat."""
         labels = [*dict.fromkeys((*self.dataset.players, *self.dataset.opponents))]
         pairings = product(map(labels.index, self.dataset.players), map(labels.index, self.dataset.opponents))
         seed = self.seed + (VALIDATION_SEED if self.validation else 0)
-        return RunSpec(CLASSIC, tuple(map(player, labels)), tuple(pairings), seed, OPENING_PLIES)
+        return RunSpec(CLASSIC, tuple(map(build_player_spec, labels)), tuple(pairings), seed, OPENING_PLIES)
 
 
-def chosen(names: Sequence[str]) -> list[BenchmarkDataset]:
+def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
     """The datasets of these names, with or without the namespace; all if there is none.
 
     Raises ``RequestError`` for a name that is none.
@@ -141,33 +143,33 @@ def chosen(names: Sequence[str]) -> list[BenchmarkDataset]:
     wanted = [name.removeprefix(f"{NAMESPACE}/") for name in names]
     for name in wanted:
         if name not in known:
-            raise RequestError(f"{name!r} is not a dataset of the benchmark{nearest(name, known)}")
+            raise RequestError(f"{name!r} is not a dataset of the benchmark{describe_valid_names(name, known)}")
     return [each for each in DATASETS if not wanted or each.name in wanted]
 
 
-def parts_of(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetPart]:
+def list_splits(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetSplit]:
     """Both parts of each dataset."""
-    return [DatasetPart(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
+    return [DatasetSplit(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
 
 
-class MakeRequest(NamedTuple):
+class DatasetRequest(NamedTuple):
     """The datasets to make, and where."""
 
     folder: Path
-    parts: Sequence[DatasetPart]
+    parts: Sequence[DatasetSplit]
     threads: int
     command: str
     permalink: str | None = None  # of the code
 
 
-def make(request: MakeRequest, stop: threading.Event) -> bool:
+def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
     """Make all parts that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games there.
 
     Raises it too if Minari is not installed, and ``FailureError`` if the disk refuses; what was played is kept, and the
     same request goes on.
     """
     folder = request.folder
-    require_outside(folder)
+    check_outside_archives(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
     left = [part for part in request.parts if not (_has_games(part, folder) and _has_episodes(part, folder))]
@@ -175,22 +177,22 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
         if part not in left:
             console.print_line(f"{part.dataset_id} is there already")
     if left:
-        formats.check_library()
-        console.print_line(_announcement(left, request.threads))
-    with explained("write to", folder):
-        for each in (folder / NAMESPACE, folder / PARQUET, folder / MAKING):
-            make_folder(each)
-    known = references(player(OPPONENT), request.threads, stop) if left else None
+        formats.check_minari_library()
+        console.print_line(_describe_work(left, request.threads))
+    with explain_errors("write to", folder):
+        for each in (folder / NAMESPACE, folder / ARCHIVES_FOLDER, folder / WORK_FOLDER):
+            create_folder(each)
+    known = measure_references(build_player_spec(OPPONENT), request.threads, stop) if left else None
     for part in left:
-        if known is None or stop.is_set() or not _made(part, request, known, stop):
+        if known is None or stop.is_set() or not _create_split(part, request, known, stop):
             return False
-    with explained("write to", folder):
-        if not any((folder / MAKING).iterdir()):
-            (folder / MAKING).rmdir()
+    with explain_errors("write to", folder):
+        if not any((folder / WORK_FOLDER).iterdir()):
+            (folder / WORK_FOLDER).rmdir()
     return True
 
 
-def _announcement(parts: Sequence[DatasetPart], threads: int) -> str:
+def _describe_work(parts: Sequence[DatasetSplit], threads: int) -> str:
     """The size of the work, before it begins."""
     games = sum(part.all_games for part in parts)
     playing = sum(part.all_games * part.dataset.seconds / 1000 for part in parts)
@@ -200,69 +202,78 @@ def _announcement(parts: Sequence[DatasetPart], threads: int) -> str:
     return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
 
 
-def _made(part: DatasetPart, request: MakeRequest, known: References, stop: threading.Event) -> bool:
+def _create_split(part: DatasetSplit, request: DatasetRequest, known: ReferenceReturns, stop: threading.Event) -> bool:
     """Make both forms of one part; false once ``stop`` is set."""
-    folder, spec = request.folder, part.spec()
-    making = folder / MAKING / f"{part.name}-{spec.run_id}"
+    folder, spec = request.folder, part.build_run_spec()
+    making = folder / WORK_FOLDER / f"{part.name}-{spec.run_id}"
     if not _has_games(part, folder):
-        if not _played(part, spec, request, making, stop):
+        if not _play_games(part, spec, request, making, stop):
             return False
         _write_archive(part, spec, making, folder)
     if stop.is_set():
         return False
-    with explained("write to", folder):
+    with explain_errors("write to", folder):
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir()
-        with open_archive(part.parquet(folder)) as opened, progress_bar(f"writing {part.name}", "games") as bar:
+        with (
+            open_archive(part.archive_folder(folder)) as opened,
+            show_progress_bar(f"writing {part.name}", "games") as bar,
+        ):
             bar.start(part.all_games)
-            wanted = ExportRequest("minari", perspective=FIRST)
-            done = export(opened, wanted, making / part.name, False, bar.advance, metadata(part, spec, request, known))
-        (making / part.name).rename(part.minari(folder))
+            wanted = ExportRequest("minari", perspective=FIRST_AGENT)
+            done = write_export(
+                opened, wanted, making / part.name, False, bar.advance, build_metadata(part, spec, request, known)
+            )
+        (making / part.name).rename(part.minari_folder(folder))
         making.rmdir()
     console.print_line(f"{part.dataset_id}: {done.episodes or 0:,} episodes, {done.steps or 0:,} steps")
     return True
 
 
-def _played(part: DatasetPart, spec: RunSpec, request: MakeRequest, making: Path, stop: threading.Event) -> bool:
+def _play_games(
+    part: DatasetSplit, spec: RunSpec, request: DatasetRequest, making: Path, stop: threading.Event
+) -> bool:
     """Play what is missing of a part's games; false if ``stop`` is set before all are there."""
-    storage = ArchiveSettings(making / "played", other_code="extend")
-    experiment = prepare(Request(spec, part.games_a_pairing, request.threads, storage, progress=False))
+    storage = ArchiveOptions(making / "played", other_code="extend")
+    experiment = prepare_experiment(RunRequest(spec, part.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
         raise RequestError(f"{making} has games that other code has played: remove it to begin anew")
-    with progress_bar(f"playing {part.name}", "games") as bar:
-        outcome = carry_out(experiment, request.command, stop, bar)
+    with show_progress_bar(f"playing {part.name}", "games") as bar:
+        outcome = execute_experiment(experiment, request.command, stop, bar)
     for line in outcome.misbehaviour:
         raise FailureError(f"{part.name}: {line}")
     return not outcome.interrupted
 
 
-def _write_archive(part: DatasetPart, spec: RunSpec, making: Path, folder: Path) -> None:
+def _write_archive(part: DatasetSplit, spec: RunSpec, making: Path, folder: Path) -> None:
     """Write the games of a part as one file of an archive of their own."""
     source, aside = Archive.open(making / "played"), making / "archive"
-    record = source.run(spec.run_id)
+    record = source.find_run(spec.run_id)
     if record is None:
         raise FailureError(f"{making} has lost the record of its run: remove it to begin anew")
     shutil.rmtree(aside, ignore_errors=True)
     target = Archive.open(aside, create=True)
-    target.save_run(structs.replace(readable(record), games=part.games_a_pairing, units=0))
+    target.write_run(structs.replace(check_record_format(record), games=part.games_a_pairing, units=0))
     with open_archive(making / "played") as opened:
-        found = [games for _, games in select(opened, f"run_id = '{spec.run_id}'").parts()]
-    span = 0, record.line.end_of(part.games_a_pairing)
-    store_range(target, record, span, united(found).within(record.line, *span))
-    with explained("write to", folder):
-        aside.rename(part.parquet(folder))
-    remember(part.parquet(folder))  # under its final name
+        found = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
+    span = 0, record.unit_line.count_units(part.games_a_pairing)
+    write_range(target, record, span, merge_games(found).select_units(record.unit_line, *span))
+    with explain_errors("write to", folder):
+        aside.rename(part.archive_folder(folder))
+    remember_archive(part.archive_folder(folder))  # under its final name
 
 
-def source_of(part: DatasetPart, spec: RunSpec) -> dict[str, Any]:
+def build_source_record(part: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
     """The record that names the games of a dataset."""
     return {"run_id": spec.run_id, "seed": part.seed, "games": part.all_games, "opening_plies": OPENING_PLIES}
 
 
-def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: References) -> dict[str, Any]:
+def build_metadata(
+    part: DatasetSplit, spec: RunSpec, request: DatasetRequest, known: ReferenceReturns
+) -> dict[str, Any]:
     """Minari's metadata of a part; the reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
-        "id": ENVIRONMENT,
+        "id": ENVIRONMENT_ID,
         "entry_point": "runners.learning.environments.single:QuartoEnv",
         "reward_threshold": None,
         "nondeterministic": False,
@@ -284,7 +295,8 @@ def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: Refe
             f"end: 1 won, 0 drawn, -1 lost. Reference scores are mean returns against {OPPONENT}."
         ),
         "env_spec": json.dumps(environment),
-        "code_permalink": request.permalink or f"quarto-arena {version()}, qarena benchmark make --seed {part.seed}",
+        "code_permalink": request.permalink
+        or f"quarto-arena {project_version()}, qarena benchmark make --seed {part.seed}",
         "algorithm_name": players,
         "author": [AUTHOR],
         "author_email": [],
@@ -292,36 +304,38 @@ def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: Refe
         "ref_min_score": known.least,
         "ref_max_score": known.greatest,
         "num_episodes_average_score": REFERENCE_GAMES,
-        SOURCE: source_of(part, spec),
+        SOURCE_KEY: build_source_record(part, spec),
     }
 
 
-def _has_games(part: DatasetPart, folder: Path) -> bool:
+def _has_games(part: DatasetSplit, folder: Path) -> bool:
     """Whether the archive of a part is there. Raises ``RequestError`` if it has other games."""
-    path, spec = part.parquet(folder), part.spec()
+    path, spec = part.archive_folder(folder), part.build_run_spec()
     if not path.exists():
         return False
-    record = Archive.open(path).run(spec.run_id)
+    record = Archive.open(path).find_run(spec.run_id)
     if record is None or record.games != part.games_a_pairing:
-        raise _other(path)
+        raise _other_games_error(path)
     return True
 
 
-def _has_episodes(part: DatasetPart, folder: Path) -> bool:
+def _has_episodes(part: DatasetSplit, folder: Path) -> bool:
     """Whether the Minari dataset of a part is there. Raises ``RequestError`` if it has other games."""
-    path = part.minari(folder)
+    path = part.minari_folder(folder)
     if not path.exists():
         return False
     try:
-        stored: Mapping[str, Any] = json.loads((path / formats.DATA / formats.METADATA).read_bytes())
+        stored: Mapping[str, Any] = json.loads(
+            (path / formats.MINARI_DATA_FOLDER / formats.MINARI_METADATA_FILE).read_bytes()
+        )
     except (OSError, ValueError) as error:
         raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
-    if stored.get(SOURCE) != source_of(part, part.spec()):
-        raise _other(path)
+    if stored.get(SOURCE_KEY) != build_source_record(part, part.build_run_spec()):
+        raise _other_games_error(path)
     return True
 
 
-def _other(path: Path) -> RequestError:
+def _other_games_error(path: Path) -> RequestError:
     return RequestError(
         f"{path} was made with another --games or --seed: name another folder, or remove it to make it anew"
     )

@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.exact.position_set import PositionSet, path_for, read
-from analytics.questions.columns import ResultColumn, percent, ranked
-from analytics.statistics.tally import Estimate, Tally, score, wilson
+from analytics.exact.position_set import PositionSet, find_shipped_set, read_position_set
+from analytics.questions.columns import ResultColumn, format_percent, ranking_columns
+from analytics.statistics.tally import Estimate, Tally, score, wilson_interval
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.spec import AgentSpec
-from runners.config.agents import agent_named, load_agent
-from runners.exact.judging import AgentVerdict, JudgeOptions, chosen_agents, games_with, judge
-from runners.hosting.guarded_agent import unlogged
-from runners.hosting.interruption import exit_code, interruptible
+from runners.config.agents import agent_from_label, load_agent
+from runners.exact.judging import AgentVerdict, JudgeOptions, judge_agent, play_against, select_agents
+from runners.hosting.guarded_agent import silence_forfeit_log
+from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
-from runners.terminal.console import progress_bar
+from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput
-from runners.terminal.tables import write
+from runners.terminal.tables import output_frame
 
-RANDOM, EXPERT = "random", "oracle"  # the players whose returns are the references
+RANDOM_PLAYER, EXPERT_PLAYER = "random", "oracle"  # the players whose returns are the references
 OPPONENT = "semi_random"  # unless another one is named
 REFERENCE_GAMES = 4_000
 REFERENCE_SECONDS = 2.4  # of processor time that references against semi_random take, measured
@@ -36,42 +36,43 @@ FEW_PAIRS = 30  # the variance of fewer says little: they may all have ended ali
 REFERENCE_SEED = (1 << 31) - 1  # of their openings, which neither datasets nor judged games have
 
 
-class References(NamedTuple):
+class ReferenceReturns(NamedTuple):
     """The mean returns between which scores are 0 and 1."""
 
     least: float
     greatest: float
 
-    def normalised(self, returns: Estimate) -> Estimate:
+    def normalise(self, returns: Estimate) -> Estimate:
         """A mean return and its interval as Minari's normalised score. The references are taken as exact."""
         width = self.greatest - self.least
         mean, low, high = ((each - self.least) / width for each in returns)
         return Estimate(mean, low, high)
 
 
-def player(label: str) -> AgentSpec:
+def build_player_spec(label: str) -> AgentSpec:
     """An agent that plays without a policy, by its label."""
-    return agent_named(label) if "(" in label else load_agent(label)
+    return agent_from_label(label) if "(" in label else load_agent(label)
 
 
-def mean_return(games: Tally) -> Estimate:
+def compute_mean_return(games: Tally) -> Estimate:
     """The first agent's mean return, -1 to 1, with its 95 % interval over pairs.
 
     Of fewer than ``FEW_PAIRS`` it is Wilson's for as many wins and losses, the scores that vary most.
     """
     share, low, high = score(games, by_pairs=True)
     if games.pair_count < FEW_PAIRS:
-        low, high = wilson(share * games.pair_count, games.pair_count)
+        low, high = wilson_interval(share * games.pair_count, games.pair_count)
     return Estimate(2 * share - 1, 2 * low - 1, 2 * high - 1)
 
 
-def references(opponent: AgentSpec, threads: int, stop: threading.Event) -> References:
+def measure_references(opponent: AgentSpec, threads: int, stop: threading.Event) -> ReferenceReturns:
     """The references against an opponent under classic rules: the same for the same code on any number of threads."""
     options = JudgeOptions(games=REFERENCE_GAMES, seed=REFERENCE_SEED, threads=threads)
     least, greatest = (
-        mean_return(games_with(opponent, player(name), CLASSIC, options, stop)[0]).mean for name in (RANDOM, EXPERT)
+        compute_mean_return(play_against(opponent, build_player_spec(name), CLASSIC, options, stop)[0]).mean
+        for name in (RANDOM_PLAYER, EXPERT_PLAYER)
     )
-    return References(least, greatest)
+    return ReferenceReturns(least, greatest)
 
 
 class ScoreRequest(NamedTuple):
@@ -83,7 +84,7 @@ class ScoreRequest(NamedTuple):
     file: Path | None = None  # of the positions; None: the set that ships
 
 
-class Scored(NamedTuple):
+class AgentScore(NamedTuple):
     """The score of one agent."""
 
     verdict: AgentVerdict  # without games against the oracle
@@ -98,64 +99,64 @@ class Scored(NamedTuple):
         return self.verdict.figures.row(by_predicate=whole, named=True)
 
 
-class Scores(NamedTuple):
+class BenchmarkScores(NamedTuple):
     """Scores against one opponent, in the order of the request."""
 
-    scored: list[Scored]
+    agent_scores: list[AgentScore]
     opponent: str
-    known: References
+    references: ReferenceReturns
     positions: int
 
 
-def carry_out(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> Scores | None:
+def score_agents(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> BenchmarkScores | None:
     """Score agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there or plays other rules."""
-    positions = read(path_for(CLASSIC.name) if request.file is None else request.file)
+    positions = read_position_set(find_shipped_set(CLASSIC.name) if request.file is None else request.file)
     if positions.rules != CLASSIC:
         raise RequestError(
             f"{request.file} holds positions of rules {positions.rules.name!r}: the benchmark is of classic rules"
         )
-    agents, notes = chosen_agents(request.names, request.root, CLASSIC, everything=False)
-    (opponent,), more = chosen_agents([request.opponent], request.root, CLASSIC, everything=False)
+    agents, notes = select_agents(request.names, request.root, CLASSIC, everything=False)
+    (opponent,), more = select_agents([request.opponent], request.root, CLASSIC, everything=False)
     for note in dict.fromkeys((*notes, *more)):
         console.print_note(note)
-    with unlogged():
-        known = references(opponent, options.threads, stop)
+    with silence_forfeit_log():
+        known = measure_references(opponent, options.threads, stop)
         if not (stop.is_set() or known.greatest > known.least):
             raise RequestError(f"against {opponent.label} perfect play gains nothing: name another opponent")
-        scored = _scored(agents, opponent, known, positions, options, stop)
+        scored = _score_each(agents, opponent, known, positions, options, stop)
     if stop.is_set():
         return None
     for each in scored:
         for note in each.verdict.notes:
             console.print_note(note)
-    return Scores(scored, opponent.label, known, len(positions.logged))
+    return BenchmarkScores(scored, opponent.label, known, len(positions.logged))
 
 
-def _scored(
+def _score_each(
     agents: Sequence[AgentSpec],
     opponent: AgentSpec,
-    known: References,
+    known: ReferenceReturns,
     positions: PositionSet,
     options: JudgeOptions,
     stop: threading.Event,
-) -> list[Scored]:
+) -> list[AgentScore]:
     """The score of each agent, as many as there are before ``stop`` is set."""
     scored = []
-    with progress_bar("scoring", "turns") as bar:
+    with show_progress_bar("scoring", "turns") as bar:
         bar.start(len(agents) * options.draws * len(positions.logged))
         for agent in agents if not stop.is_set() else ():
-            bar.describe(agent.label)
-            verdict = judge(agent, positions, options._replace(games=0), stop, bar.advance)
-            games, notes = games_with(opponent, agent, CLASSIC, options, stop)
+            bar.set_description(agent.label)
+            verdict = judge_agent(agent, positions, options._replace(games=0), stop, bar.advance)
+            games, notes = play_against(opponent, agent, CLASSIC, options, stop)
             if verdict is None or stop.is_set():
                 break
-            returns = mean_return(games)
+            returns = compute_mean_return(games)
             verdict = verdict._replace(notes=[*verdict.notes, *notes])
-            scored.append(Scored(verdict, games, returns, known.normalised(returns)))
+            scored.append(AgentScore(verdict, games, returns, known.normalise(returns)))
     return scored
 
 
-def frame_of(scores: Scores) -> pl.DataFrame:
+def build_score_frame(scores: BenchmarkScores) -> pl.DataFrame:
     """One row for each agent."""
     return pl.DataFrame(
         [
@@ -167,8 +168,8 @@ def frame_of(scores: Scores) -> pl.DataFrame:
                 "draws": each.games.draws,
                 "losses": each.games.losses,
                 "mean_return": each.returns.mean,
-                "ref_min_score": scores.known.least,
-                "ref_max_score": scores.known.greatest,
+                "ref_min_score": scores.references.least,
+                "ref_max_score": scores.references.greatest,
                 "score": each.score.mean,
                 "score_low": each.score.low,
                 "score_high": each.score.high,
@@ -178,42 +179,48 @@ def frame_of(scores: Scores) -> pl.DataFrame:
                 "regret_high": each.regret["regret_high"],
                 "turns_a_second": each.verdict.turns_a_second,
             }
-            for each in scores.scored
+            for each in scores.agent_scores
         ]
     )
 
 
-def show(scores: Scores, wide: bool | None = None) -> None:
+def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
     """Print a line on each agent, the best score first."""
-    ranks = sorted(scores.scored, key=lambda each: (-each.score.mean, each.verdict.agent.label))
+    ranks = sorted(scores.agent_scores, key=lambda each: (-each.score.mean, each.verdict.agent.label))
     games, regrets = [each.games for each in ranks], [each.regret for each in ranks]
     columns = [
-        *ranked([each.verdict.agent.label for each in ranks]),
+        *ranking_columns([each.verdict.agent.label for each in ranks]),
         ResultColumn("score", [f"{each.score.mean:.3f}" for each in ranks]),
-        ResultColumn("95 % interval", [f"{each.score.low:.3f} to {each.score.high:.3f}" for each in ranks], spare=1),
-        ResultColumn("win", [percent(each.wins / each.games) for each in games], spare=3),
-        ResultColumn("draw", [percent(each.draws / each.games) for each in games], spare=4),
-        ResultColumn("loss", [percent(each.losses / each.games) for each in games], spare=3),
+        ResultColumn(
+            "95 % interval", [f"{each.score.low:.3f} to {each.score.high:.3f}" for each in ranks], drop_priority=1
+        ),
+        ResultColumn("win", [format_percent(each.wins / each.games) for each in games], drop_priority=3),
+        ResultColumn("draw", [format_percent(each.draws / each.games) for each in games], drop_priority=4),
+        ResultColumn("loss", [format_percent(each.losses / each.games) for each in games], drop_priority=3),
         ResultColumn("regret", [f"{each['regret']:.4f}" for each in regrets]),
         ResultColumn(
-            "95 % interval", [f"{each['regret_low']:.4f} to {each['regret_high']:.4f}" for each in regrets], spare=2
+            "95 % interval",
+            [f"{each['regret_low']:.4f} to {each['regret_high']:.4f}" for each in regrets],
+            drop_priority=2,
         ),
-        ResultColumn("optimal, %", [percent(each["optimal"]) for each in regrets], spare=5),
+        ResultColumn("optimal, %", [format_percent(each["optimal"]) for each in regrets], drop_priority=5),
     ]
-    low, high = scores.known
+    low, high = scores.references
     against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
-    console.show([console.tabulated(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide)
+    console.print_tables(
+        [console.build_table(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide
+    )
 
 
-def score_and_show(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
+def score_and_output(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
     """Score policies and agents, and print or write the scores. Returns the exit code. Raises as ``carry_out`` does."""
-    with interruptible() as stop:
-        found = carry_out(request, options, stop)
+    with stop_on_signal() as stop:
+        found = score_agents(request, options, stop)
     if found is None:
         console.print_note("interrupted: nothing is scored; run the same command again")
         return exit_code()
     if table.is_printed:
-        show(found, table.wide)
+        print_scores(found, table.wide)
     else:
-        write(frame_of(found), table)
+        output_frame(build_score_frame(found), table)
     return 0

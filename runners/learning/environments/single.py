@@ -16,10 +16,10 @@ from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.notation import format_game
 from quarto.position import Position
 from quarto.rules import Rules
-from runners.learning.environments.stepping import positions_of
+from runners.learning.environments.stepping import to_batch
 from runners.learning.environments.vector import QuartoVectorEnv, Seed
 
-Step = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
+StepResult = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
 
 
 class QuartoEnv(gymnasium.Env):
@@ -76,26 +76,26 @@ class QuartoEnv(gymnasium.Env):
         """Begin a new game, in which the opponent may already have decided."""
         super().reset(seed=None if seed is None else int(seed))
         observations, infos = self._games.reset(seed=None if seed is None else [seed])
-        return observations[0], self._info(infos)
+        return observations[0], self._build_info(infos)
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> StepResult:
         """Take the learner's decision or turn and, if it is then the opponent's turn, that turn."""
         observations, rewards, terminated, truncated, infos = self._games.step([int(action)])
-        info = self._info(infos)
+        info = self._build_info(infos)
         if "ending" in infos:
             game, ended = self._games.envs[0], int(self._games.envs["plies"][0])
             plies = list(zip(game["pieces"][:ended].tolist(), game["cells"][:ended].tolist(), strict=True))
             info |= {"ending": ENDINGS[infos["ending"][0]], "game": format_game(plies)}
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info
 
-    def _info(self, infos: dict[str, Any]) -> dict[str, Any]:
+    def _build_info(self, infos: dict[str, Any]) -> dict[str, Any]:
         """The game's own of the infos on all games; who watches sees its position."""
-        self._renderer.watched(self._position())
+        self._renderer.show_position(self._current_position())
         self._mask = infos["action_mask"][0]
         return {"action_mask": self._mask, "seat": int(infos["seat"][0])}
 
-    def _position(self) -> Position:
-        return positions_of(self._games.envs).position(0)
+    def _current_position(self) -> Position:
+        return to_batch(self._games.envs).position(0)
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The legal actions, all of them once the game is over, under the name that sb3-contrib asks for."""
@@ -103,7 +103,7 @@ class QuartoEnv(gymnasium.Env):
 
     def render(self) -> Any:
         """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""
-        return self._renderer.rendered(self._position())
+        return self._renderer.render(self._current_position())
 
     def close(self) -> None:
         self._renderer.close()

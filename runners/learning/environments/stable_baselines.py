@@ -9,13 +9,13 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from quarto.errors import of_extra
+from quarto.errors import require_extra
 from runners.learning.environments.vector import Observations, QuartoVectorEnv
 
-with of_extra("sb3", "runners.learning.environments.stable_baselines"):
+with require_extra("sb3", "runners.learning.environments.stable_baselines"):
     from stable_baselines3.common.vec_env import VecEnv
 
-MASKS = "action_masks"  # the method that sb3-contrib asks each environment for
+MASKS_METHOD = "action_masks"  # the method that sb3-contrib asks each environment for
 
 
 class QuartoVecEnv(VecEnv):
@@ -55,7 +55,7 @@ class QuartoVecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """An attribute, the same for all games. ``action_masks`` is a method, see ``env_method``."""
-        value = self.env_method if attr_name == MASKS else getattr(self._games, attr_name)
+        value = self.env_method if attr_name == MASKS_METHOD else getattr(self._games, attr_name)
         return [value for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
@@ -66,8 +66,8 @@ class QuartoVecEnv(VecEnv):
         self, method_name: str, *_args: Any, indices: int | Iterable[int] | None = None, **_keys: Any
     ) -> list[Any]:
         """``action_masks``: the legal actions of each game, bool [16] or, of whole turns, [289]."""
-        if method_name != MASKS:
-            raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS!r}")
+        if method_name != MASKS_METHOD:
+            raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS_METHOD!r}")
         return [self._masks[i] for i in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: int | Iterable[int] | None = None) -> list[bool]:

@@ -9,13 +9,13 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base.agent import ERROR, LATE, RULES_TYPE
+from agents.base.agent import ERROR_CELL, LATE_CELL, RULES_TYPE
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games, Turns
-from quarto.bits import popcount, spread
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.observations import ACTIONS, CHOICES, turn_is_legal
+from quarto.bits import piece_to_lanes, popcount
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.observations import ACTIONS, GIFT_CODES, is_legal_turn
 from quarto.position import ALL_CELLS, ALL_PIECES
-from quarto.rng import OPENING, stream, turn_offset
+from quarto.rng import OPENING_STREAM, stream, turn_offset
 from quarto.rules import NONE, PIECES, finishes_line
 from runners.hosting.lockstep import OPENINGS_TYPE, attempt_opening
 
@@ -23,7 +23,7 @@ RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner that has not one seat in all gam
 
 # A game of a learner against the opponent, at any ply: a record each. A kernel that is given all of it as one pointer
 # counts no references; with an array for each field, that took two thirds of a step.
-ENV = np.dtype(
+ENV_DTYPE = np.dtype(
     [
         ("lanes", np.uint64),  # the position, as in Batch; the learner decides in it unless the game is over
         ("occupied", np.uint16),
@@ -50,19 +50,19 @@ ENV = np.dtype(
 Envs = NDArray[np.void]  # [N] ENV
 
 
-def new_envs(size: int) -> Envs:
+def build_envs(size: int) -> Envs:
     """``size`` games that are yet to begin: game 0 of seed 0."""
-    envs = np.zeros(size, ENV)
+    envs = np.zeros(size, ENV_DTYPE)
     envs["over"], envs["number"] = True, -1
     return envs
 
 
-def positions_of(envs: Envs) -> Batch:
+def to_batch(envs: Envs) -> Batch:
     """The positions of the games, as views."""
     return Batch(*(envs[name] for name in Batch._fields))
 
 
-def games_of(envs: Envs) -> Games:
+def to_games(envs: Envs) -> Games:
     """Games that are over."""
     pieces, cells = (np.ascontiguousarray(envs[name].T) for name in ("pieces", "cells"))
     return Games(pieces, cells, envs["plies"], envs["winner"], envs["ending"])
@@ -92,13 +92,13 @@ class OpponentPositions(NamedTuple):
         )
 
 
-ENVS_TYPE = types.Array(numba.from_dtype(ENV), 1, "C")
+ENVS_TYPE = types.Array(numba.from_dtype(ENV_DTYPE), 1, "C")
 OPTIONS_TYPE = numba.typeof(StepOptions(0, 0, 0))
 OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typeof(Turns.empty(1))
 
 
-@inlined
-def _end(env: Any, winner: int, ending: int) -> None:
+@inline_function
+def _end_game(env: Any, winner: int, ending: int) -> None:
     """The game is over; a forfeit of the opponent truncates it."""
     truncated = ending >= FORFEIT_ILLEGAL and winner == env.seat
     env.plies, env.winner, env.ending = popcount(int64(env.occupied)), winner, ending
@@ -107,83 +107,83 @@ def _end(env: Any, winner: int, ending: int) -> None:
         env.reward = 1.0 if winner == env.seat else -1.0
 
 
-@inlined
-def _place(env: Any, cell: int, seat: int, rules: Any) -> None:
+@inline_function
+def _place_piece(env: Any, cell: int, seat: int, rules: Any) -> None:
     """Place the piece in hand on an empty cell, which may end the game."""
     piece, ply = int64(env.hand), popcount(int64(env.occupied))
-    env.lanes |= spread(piece) << uint64(cell)
+    env.lanes |= piece_to_lanes(piece) << uint64(cell)
     env.occupied |= int64(1) << cell
     env.hand, env.last_cell = NONE, cell
     env.pieces[ply], env.cells[ply] = piece, cell
     if finishes_line(env.lanes, int64(env.occupied), piece, cell, rules):
-        _end(env, seat, LINE)
+        _end_game(env, seat, LINE)
     elif env.occupied == ALL_CELLS:
-        _end(env, NONE, FULL_BOARD)
+        _end_game(env, NONE, FULL_BOARD)
 
 
-@inlined
+@inline_function
 def _is_legal(bits: int, action: int) -> bool:
     return action >= 0 and action < ACTIONS and (bits >> (action & 15)) & 1 == 1
 
 
-@inlined
-def _choose(env: Any, piece: int) -> None:
+@inline_function
+def _give_piece(env: Any, piece: int) -> None:
     """Take a piece that is left into the hand."""
     env.hand = piece
     env.available &= ~(int64(1) << piece)
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
-def _impose(envs: Envs, i: int, openings: Any, rules: Any) -> int:
+def _play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
     """Draw the imposed plies of a new game and play them; returns how many."""
     env = envs[i]
-    source, attempt = stream(env.seed, env.number, OPENING), int64(0)
+    source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
     while not attempt_opening(openings, 0, source, attempt, rules):
         attempt += 1
     for ply in range(openings.shape[1]):
-        _choose(env, int64(openings[0, ply, 0]))
-        _place(env, int64(openings[1, ply, 0]), int64(0), rules)  # it finishes no line
+        _give_piece(env, int64(openings[0, ply, 0]))
+        _place_piece(env, int64(openings[1, ply, 0]), int64(0), rules)  # it finishes no line
     return int64(openings.shape[1])
 
 
-@inlined
-def _begin(env: Any, seat: int, first: int) -> int:
+@inline_function
+def _begin_game(env: Any, seat: int, first: int) -> int:
     """A new game, in which seat ``first`` takes the first turn; 1 if that is the opponent."""
     env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
     env.number += 1
     env.stream = stream(env.seed, env.number, 0)
-    random_seat = int64(stream(env.seed, env.number, OPENING) & uint64(1))
+    random_seat = int64(stream(env.seed, env.number, OPENING_STREAM) & uint64(1))
     env.seat = first if seat == BOTH_SEATS else random_seat if seat == RANDOM_SEAT else seat
     env.over = False
     return int64(env.seat != first)
 
 
-@inlined
-def _decide(env: Any, action: int, rules: Any) -> bool:
+@inline_function
+def _apply_action(env: Any, action: int, rules: Any) -> bool:
     """Take the learner's decision; true if the opponent takes its turn then."""
     giving, mover_chooses = env.hand == NONE, rules.mover_chooses != 0
     if not _is_legal(int64(env.available) if giving else ~int64(env.occupied), action):
-        _end(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
+        _end_game(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
         return False
     if giving:
-        _choose(env, action)
+        _give_piece(env, action)
         return not mover_chooses
-    _place(env, action, int64(env.seat), rules)
+    _place_piece(env, action, int64(env.seat), rules)
     return mover_chooses and not env.over
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
-def _take_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
+def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
     """Take the learner's whole turn; 1 if the opponent takes its turn then."""
     env = envs[i]
     occupied, available, hand = int64(env.occupied), int64(env.available), int64(env.hand)
-    if not turn_is_legal(turn, env.lanes, occupied, available, hand, rules):
-        _end(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
+    if not is_legal_turn(turn, env.lanes, occupied, available, hand, rules):
+        _end_game(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
         return 0
     if hand != NONE:
-        _place(env, turn // CHOICES, int64(env.seat), rules)
+        _place_piece(env, turn // GIFT_CODES, int64(env.seat), rules)
     if not env.over:
-        _choose(env, turn % CHOICES)
+        _give_piece(env, turn % GIFT_CODES)
     return int64(not env.over)
 
 
@@ -205,13 +205,13 @@ def step_all(
             continue
         env.reward, env.terminated, env.truncated, env.begun = 0.0, False, False, env.over
         if env.over:
-            waits = _begin(env, options.seat, first) != 0
+            waits = _begin_game(env, options.seat, first) != 0
             if openings.shape[1]:
-                _impose(envs, int64(i), openings, rules)
+                _play_opening(envs, int64(i), openings, rules)
         elif options.turns:
-            waits = _take_turn(envs, int64(i), int64(actions[i]), rules) != 0
+            waits = _apply_turn(envs, int64(i), int64(actions[i]), rules) != 0
         else:
-            waits = _decide(env, int64(actions[i]), rules)
+            waits = _apply_action(env, int64(actions[i]), rules)
         if waits and options.seat == BOTH_SEATS:
             env.seat = 1 - int64(env.seat)
         elif waits:
@@ -223,29 +223,29 @@ def step_all(
     return size
 
 
-@inlined
-def _answer(env: Any, cell: int, gift: int, rules: Any) -> None:
+@inline_function
+def _apply_opponent_turn(env: Any, cell: int, gift: int, rules: Any) -> None:
     """Play a turn of the opponent."""
     learner, mover_chooses = int64(env.seat), rules.mover_chooses != 0
-    if cell in (ERROR, LATE):
-        _end(env, learner, FORFEIT_ERROR if cell == ERROR else FORFEIT_TIME)
+    if cell in (ERROR_CELL, LATE_CELL):
+        _end_game(env, learner, FORFEIT_ERROR if cell == ERROR_CELL else FORFEIT_TIME)
         return
     gift_is_legal = _is_legal(int64(env.available), gift)
     if mover_chooses and gift_is_legal:
-        _choose(env, gift)
+        _give_piece(env, gift)
     if env.hand != NONE:
         if not _is_legal(~int64(env.occupied), cell):
-            _end(env, learner, FORFEIT_ILLEGAL)
+            _end_game(env, learner, FORFEIT_ILLEGAL)
             return
-        _place(env, cell, 1 - learner, rules)
+        _place_piece(env, cell, 1 - learner, rules)
     if not env.over and not gift_is_legal:
-        _end(env, learner, FORFEIT_ILLEGAL)
+        _end_game(env, learner, FORFEIT_ILLEGAL)
     elif not env.over and not mover_chooses:
-        _choose(env, gift)
+        _give_piece(env, gift)
 
 
 @kernel(types.void(ENVS_TYPE, types.uint32[::1], TURNS_TYPE, RULES_TYPE))
-def answer_all(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
+def apply_opponent_turns(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
     """Play the opponent's ``turns`` [A] in the games of ``slots`` [A]."""
     for j in range(slots.shape[0]):
-        _answer(envs[int64(slots[j])], int64(turns.cells[j]), int64(turns.gifts[j]), rules)
+        _apply_opponent_turn(envs[int64(slots[j])], int64(turns.cells[j]), int64(turns.gifts[j]), rules)

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from agents.base.agent import Agent
 from agents.base.player import KernelPlayer
 from analytics import DEFAULT_ARCHIVE
-from analytics.exchange.text import Heading, checked_text, text_of
-from analytics.store.blocks import games_at
-from analytics.store.files.backend import location_of
+from analytics.exchange.text import Heading, check_label, format_games
+from analytics.store.blocks import select_games
+from analytics.store.files.backend import parse_location
 from quarto.batch import Games
 from quarto.env import rendering
 from quarto.env.rendering import RENDER_MODES
-from quarto.errors import RequestError, nearest
-from quarto.observations import ACTIONS, SHAPE, TURNS, encoded, encoded_turns, rules_named
+from quarto.errors import RequestError, describe_valid_names
+from quarto.observations import ACTIONS, SHAPE, TURN_CODES, encode_legal_turns, encode_observations, resolve_rules
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from runners.config.agents import agent_named
-from runners.config.options import user_config_dir
+from runners.config.agents import agent_from_label
+from runners.config.options import use_config_dir
 from runners.config.schemas import MAX_OPENING_PLIES
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.learning.environments.stepping import (
@@ -35,21 +35,21 @@ from runners.learning.environments.stepping import (
     RANDOM_SEAT,
     OpponentPositions,
     StepOptions,
-    answer_all,
-    games_of,
-    new_envs,
-    positions_of,
+    apply_opponent_turns,
+    build_envs,
     step_all,
+    to_batch,
+    to_games,
 )
 
 Observations = NDArray[np.int8]  # [N, 17, 8], or [N, 17] where an action is a whole turn
 STILL_MODES = [mode for mode in RENDER_MODES if mode != "human"]
-SEEDS = 1 << 63
+SEED_LIMIT = 1 << 63
 Seed = int | np.integer[Any]
-Steps = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+StepResults = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 
-def opponent_of(
+def build_opponent(
     opponent: str | Agent | None,
     rules: Rules,
     archive: str | PurePath = DEFAULT_ARCHIVE,
@@ -66,19 +66,19 @@ def opponent_of(
         return None
     if not isinstance(opponent, str):
         return GuardedAgent(opponent, type(opponent).__name__, rules)
-    with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
-        spec = agent_named(opponent, location_of(archive), True)
+    with nullcontext() if config_dir is None else use_config_dir(Path(config_dir)):  # Hydra may run already
+        spec = agent_from_label(opponent, parse_location(archive), True)
         return GuardedAgent(spec.build(), spec.label, rules)
 
 
-def spaces_of(turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
+def build_spaces(turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
     """The space of an observation and that of an action: of whole turns, or of single decisions."""
     if turns:
-        return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURNS)
+        return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURN_CODES)
     return spaces.Box(0, 1, SHAPE, np.int8), spaces.Discrete(ACTIONS)
 
 
-def checked_plies(opening_plies: int, turns: bool, rules: Rules) -> int:
+def check_opening_plies(opening_plies: int, turns: bool, rules: Rules) -> int:
     """The number of imposed plies. Raises ``RequestError`` for one that cannot be, and for turns without gifts."""
     if turns and rules.mover_chooses:
         raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
@@ -87,7 +87,7 @@ def checked_plies(opening_plies: int, turns: bool, rules: Rules) -> int:
     return opening_plies
 
 
-def checked_seat(seat: Any) -> int | None:
+def check_seat(seat: Any) -> int | None:
     """The learner's seat, or None for a random one in each game. Raises ``ValueError`` for another value."""
     if seat not in (0, 1, None):
         raise ValueError(
@@ -103,24 +103,24 @@ class GameLog:
     """
 
     def __init__(self, path: str | Path, learner: str, opponent: str, rules: str) -> None:
-        checked_text("name", learner)
+        check_label("name", learner)
         self.path = Path(path)
         seated = ((learner, opponent), (opponent, learner))
         self._headings = [Heading(rules, "", "", 0, *labels) for labels in seated]  # by the learner's seat
 
     def add(self, games: Games, seats: NDArray[np.int8]) -> None:
         """Append ``G`` games; ``seats`` [G] are the learner's."""
-        text = b"".join(text_of(self._headings[seat], games_at(games, seats == seat)) for seat in (0, 1))
+        text = b"".join(format_games(self._headings[seat], select_games(games, seats == seat)) for seat in (0, 1))
         with self.path.open("ab") as file:
             file.write(text)
 
 
-def _resets_at_once(mode: AutoresetMode | str) -> bool:
+def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
     """Whether a game that is over begins anew in the same step. Raises ``RequestError`` for another mode."""
     offered = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
     names = [each.value for each in offered]
     if mode not in offered and mode not in names:
-        raise RequestError(f"autoreset_mode={mode} is not offered{nearest(str(mode), names)}")
+        raise RequestError(f"autoreset_mode={mode} is not offered{describe_valid_names(str(mode), names)}")
     return bool(AutoresetMode(mode) == AutoresetMode.SAME_STEP)
 
 
@@ -157,23 +157,25 @@ class QuartoVectorEnv(VectorEnv):
         if num_envs < 1:
             raise RequestError(f"num_envs={num_envs} is not a number of games: give 1 or more")
         if render_mode is not None and render_mode not in STILL_MODES:
-            raise RequestError(f"render_mode {render_mode!r} does not exist{nearest(render_mode, STILL_MODES)}")
-        self.rules = rules_named(rules)
+            raise RequestError(
+                f"render_mode {render_mode!r} does not exist{describe_valid_names(render_mode, STILL_MODES)}"
+            )
+        self.rules = resolve_rules(rules)
         self.num_envs, self.render_mode = num_envs, render_mode
-        self._resets_at_once = _resets_at_once(autoreset_mode)
+        self._resets_at_once = _is_same_step_mode(autoreset_mode)
         self.metadata = {"render_modes": STILL_MODES, "autoreset_mode": AutoresetMode(autoreset_mode)}
-        self.single_observation_space, self.single_action_space = spaces_of(turns)
+        self.single_observation_space, self.single_action_space = build_spaces(turns)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
-        self._player = self._opponent.player() if self._opponent else None
-        fixed_seat = checked_seat(seat)
+        self._opponent = build_opponent(opponent, self.rules, archive, config_dir)
+        self._player = self._opponent.fork_player() if self._opponent else None
+        fixed_seat = check_seat(seat)
         played = BOTH_SEATS if self._opponent is None else RANDOM_SEAT if fixed_seat is None else fixed_seat
         self._options = StepOptions(played, int(turns), 0)
-        self._openings = np.empty((2, checked_plies(opening_plies, turns, self.rules), 1), np.int8)
+        self._openings = np.empty((2, check_opening_plies(opening_plies, turns, self.rules), 1), np.int8)
         against = self._opponent.label if self._opponent else name
         self._log = None if record is None else GameLog(record, name, against, self.rules.name)
-        self.envs, self._asked = new_envs(num_envs), OpponentPositions.empty(num_envs)
+        self.envs, self._asked = build_envs(num_envs), OpponentPositions.empty(num_envs)
         self._has_seeds = False
 
     def reset(
@@ -182,19 +184,19 @@ class QuartoVectorEnv(VectorEnv):
         """Begin all games anew; those that are not over are lost."""
         envs = self.envs
         if seed is not None or not self._has_seeds:
-            envs["seed"], envs["number"] = self._seeds(seed), -1
+            envs["seed"], envs["number"] = self._build_seeds(seed), -1
             self._has_seeds = True
         envs["over"] = True
         if self._player:
             self._player.start(range(self.num_envs))
-        self._advance(np.zeros(self.num_envs, np.int64), fresh=True)
-        observations, masks = self._seen()
+        self._step_games(np.zeros(self.num_envs, np.int64), fresh=True)
+        observations, masks = self._observe()
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
-    def _seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
+    def _build_seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
         """A seed for each game: [N] uint64."""
         super().reset(seed=int(seed) if isinstance(seed, int | np.integer) else None)
-        drawn = self.np_random.integers(SEEDS, size=self.num_envs).tolist()
+        drawn = self.np_random.integers(SEED_LIMIT, size=self.num_envs).tolist()
         if seed is None:
             given: Sequence[Seed | None] = drawn
         elif isinstance(seed, int | np.integer):
@@ -205,29 +207,29 @@ class QuartoVectorEnv(VectorEnv):
             raise ValueError(f"{len(given)} seeds for {self.num_envs} games: give one for each, or a single number")
         return np.array([own if own is not None else other for own, other in zip(given, drawn, strict=True)], np.uint64)
 
-    def step(self, actions: Any) -> Steps:
+    def step(self, actions: Any) -> StepResults:
         """Take an action in each game, ``actions`` [N] integers, and the opponent's turn where it follows."""
         chosen = np.asarray(actions, np.int64)
         if chosen.shape != (self.num_envs,):
             raise ValueError(f"actions have shape {chosen.shape}, not ({self.num_envs},)")
         envs = self.envs
-        self._advance(chosen)
-        observations, masks = self._seen()
+        self._step_games(chosen)
+        observations, masks = self._observe()
         rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
         infos: dict[str, Any] = {}
         over = envs["over"].copy()
         if over.any():
             infos |= {"ending": envs["ending"].copy(), "_ending": over}
             if self._log is not None:
-                self._log.add(games_of(envs[over]), envs["seat"][over])
+                self._log.add(to_games(envs[over]), envs["seat"][over])
             if self._resets_at_once:
                 infos |= {"final_obs": observations, "_final_obs": over}
-                self._advance(chosen, begin=True)
-                observations, masks = self._seen()
+                self._step_games(chosen, begin=True)
+                observations, masks = self._observe()
         infos |= {"action_mask": masks, "seat": envs["seat"].copy()}
         return observations, rewards, terminated, truncated, infos
 
-    def _advance(self, actions: NDArray[np.int64], fresh: bool = False, begin: bool = False) -> None:
+    def _step_games(self, actions: NDArray[np.int64], fresh: bool = False, begin: bool = False) -> None:
         """Take one step in all games; with ``fresh`` the player knows already that they begin.
 
         With ``begin`` no action is taken, only games that are over begin anew.
@@ -240,24 +242,26 @@ class QuartoVectorEnv(VectorEnv):
             self._player.restart(np.flatnonzero(envs["begun"]))
         if size == 0:
             return
-        batch = asked.batch.part(0, size)
+        batch = asked.batch.select_range(0, size)
         slots, seeds, turns = asked.slots[:size], asked.seeds[:size], asked.turns[:size]
         if isinstance(self._player, KernelPlayer):
-            answer_all(envs, slots, self._opponent.ask(self._player, batch, Streams(seeds), slots), rules)
+            apply_opponent_turns(
+                envs, slots, self._opponent.take_turns(self._player, batch, Streams(seeds), slots), rules
+            )
             return
         for turn in np.unique(turns):
             among = turns == turn
-            answers = self._opponent.ask(self._player, batch.chosen(among), Streams(seeds[among]), slots[among])
-            answer_all(envs, slots[among], answers, rules)
+            answers = self._opponent.take_turns(self._player, batch.select(among), Streams(seeds[among]), slots[among])
+            apply_opponent_turns(envs, slots[among], answers, rules)
 
-    def _seen(self) -> tuple[Observations, NDArray[np.int8]]:
+    def _observe(self) -> tuple[Observations, NDArray[np.int8]]:
         """Observations and action masks; in a game that is over every action is allowed."""
-        positions = positions_of(self.envs)
+        positions = to_batch(self.envs)
         if self._options.turns:
-            observations, legal = encoded_turns(positions, self.rules)
+            observations, legal = encode_legal_turns(positions, self.rules)
             masks = legal.view(np.int8)
         else:
-            observations, masks = encoded(positions)
+            observations, masks = encode_observations(positions)
         masks[self.envs["over"]] = 1
         return observations, masks
 
@@ -265,6 +269,6 @@ class QuartoVectorEnv(VectorEnv):
         """The board of each game, as text (``ansi``) or as an image, [height, width, 3] uint8 (``rgb_array``)."""
         if self.render_mode is None:
             return None
-        positions = positions_of(self.envs)
-        shown = rendering.text_of if self.render_mode == "ansi" else rendering.image_of
+        positions = to_batch(self.envs)
+        shown = rendering.render_text if self.render_mode == "ansi" else rendering.render_image
         return tuple(shown(positions.position(i)) for i in range(self.num_envs))

@@ -7,39 +7,45 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from agents.base.parameters import checked_number
-from agents.network import NETWORK, Layers, policy_of
+from agents.base.parameters import check_number
+from agents.network import NETWORK, Layers, to_policy
 from agents.policy import VALUE_COLUMNS
-from analytics import DEFAULT_ARCHIVE, archive_option
-from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
+from analytics import DEFAULT_ARCHIVE, format_archive_option
+from analytics.policies.imported import CONFLICTS, ImportedPolicy, ImportOptions, parse_policy_table, read_policy_table
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
-from analytics.store.files.backend import location_of
+from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
-from analytics.store.records import run_id_of
-from quarto.errors import RequestError, nearest
-from runners.arena.code import code_by
+from analytics.store.records import compute_run_id
+from quarto.errors import RequestError, describe_valid_names
+from runners.arena.code import build_class_code_record
 from runners.config.options import load_rules
 from runners.config.schemas import check_choice
 from runners.terminal import console
 
-IMPORT = "import"  # what is on a card in place of a trainer
-READER = "analytics.policies.imported.imported"
+IMPORT_TRAINER = "import"  # what is on a card in place of a trainer
+PARSER_PATH = "analytics.policies.imported.imported"
 
 
-SETTINGS = {"kind": "", "name": "", "rules": "classic", "scale": "1", "conflicts": CONFLICTS[0]}  # as they are typed
+DEFAULT_SETTINGS = {
+    "kind": "",
+    "name": "",
+    "rules": "classic",
+    "scale": "1",
+    "conflicts": CONFLICTS[0],
+}  # as they are typed
 
 
-def settings_of(words: Sequence[str]) -> dict[str, str]:
+def parse_settings(words: Sequence[str]) -> dict[str, str]:
     """The settings in ``KEY=VALUE`` words. Raises ``RequestError`` for a word that is none of them."""
-    settings = dict(SETTINGS)
+    settings = dict(DEFAULT_SETTINGS)
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not value:
-            raise RequestError(f"{word!r} is not KEY=VALUE{nearest(key, SETTINGS)}")
-        if key not in SETTINGS:
-            raise RequestError(f"there is no setting {key!r}{nearest(key, SETTINGS)}")
+            raise RequestError(f"{word!r} is not KEY=VALUE{describe_valid_names(key, DEFAULT_SETTINGS)}")
+        if key not in DEFAULT_SETTINGS:
+            raise RequestError(f"there is no setting {key!r}{describe_valid_names(key, DEFAULT_SETTINGS)}")
         settings[key] = value
     return settings
 
@@ -51,19 +57,19 @@ def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], comma
     """
     name = settings["name"] or file.stem
     policy_store.check_name(name, "name")
-    options = _options(settings)
-    frame = read_table(file)
+    options = _parse_options(settings)
+    frame = read_policy_table(file)
     archive = Archive.open(root, create=True)
     how = {key: value for key, value in settings.items() if key != "name"}
-    learned = _learned(how, file.name, _sha256(file), command)
-    policy_store.check_free(archive, name, learned["training"], "name")
+    learned = _build_card_fields(how, file.name, _compute_sha256(file), command)
+    policy_store.check_name_free(archive, name, learned["training"], "name")
     try:
-        found = imported(frame, options)
+        found = parse_policy_table(frame, options)
     except RequestError as error:
         raise RequestError(f"{file}: {error}") from error
-    origin = PolicyOrigin(name, options.rules, code_by([READER], learning=False), learned)
+    origin = PolicyOrigin(name, options.rules, build_class_code_record([PARSER_PATH], learning=False), learned)
     card = policy_store.save(archive, found.policy, origin)
-    _show(found, card, options, root)
+    _print_summary(found, card, options, root)
 
 
 def save_network(
@@ -81,24 +87,26 @@ def save_network(
     policy_store.check_name(name, "name")
     known = load_rules(rules)
     try:
-        policy = policy_of(layers)
+        policy = to_policy(layers)
     except ValueError as error:
         raise RequestError(f"this network cannot be stored: {error}") from error
-    kept = Archive.open(location_of(archive), create=True)
-    learned = _learned({"kind": NETWORK, "rules": rules}, "arrays", policy_store.knowledge_of(policy), "save_network")
-    policy_store.check_free(kept, name, learned["training"], "name")
-    origin = PolicyOrigin(name, known, code_by(["agents.network.policy_of"], learning=False), learned)
+    kept = Archive.open(parse_location(archive), create=True)
+    learned = _build_card_fields(
+        {"kind": NETWORK, "rules": rules}, "arrays", policy_store.compute_knowledge_digest(policy), "save_network"
+    )
+    policy_store.check_name_free(kept, name, learned["training"], "name")
+    origin = PolicyOrigin(name, known, build_class_code_record(["agents.network.policy_of"], learning=False), learned)
     return policy_store.save(kept, policy, origin)
 
 
-def _options(settings: Mapping[str, str]) -> ImportOptions:
+def _parse_options(settings: Mapping[str, str]) -> ImportOptions:
     kind, conflicts = settings["kind"], settings["conflicts"]
     if kind not in VALUE_COLUMNS:
         wrong = f"kind={kind} is not a kind of values of turns" if kind else "kind=KIND is missing"
-        raise RequestError(f"{wrong}{nearest(kind, VALUE_COLUMNS)}")
+        raise RequestError(f"{wrong}{describe_valid_names(kind, VALUE_COLUMNS)}")
     check_choice("conflicts", conflicts, CONFLICTS)
     try:
-        scale = checked_number("scale", float(settings["scale"]))
+        scale = check_number("scale", float(settings["scale"]))
     except ValueError as error:
         raise RequestError(f"scale={settings['scale']} is not a finite number") from error
     rules = load_rules(settings["rules"])
@@ -109,7 +117,7 @@ def _options(settings: Mapping[str, str]) -> ImportOptions:
     return ImportOptions(kind, rules, scale, conflicts)
 
 
-def _sha256(file: Path) -> str:
+def _compute_sha256(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -117,11 +125,11 @@ def _sha256(file: Path) -> str:
         raise RequestError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _learned(how: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
+def _build_card_fields(how: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
     """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
     return {
-        "training": run_id_of({"import": how}),
-        "trainer": IMPORT,
+        "training": compute_run_id({"import": how}),
+        "trainer": IMPORT_TRAINER,
         "parameters": how,
         "seed": 0,
         "games": 0,
@@ -131,23 +139,23 @@ def _learned(how: dict[str, str], file: str, sha256: str, command: str) -> dict[
     }
 
 
-def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
+def _print_summary(found: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
     """Print what was read, what was left out or contradicted itself, and a command that plays by the policy."""
     afterstates = len(found.policy.table["lanes"])
-    if found.decided:
+    if found.skipped_rows:
         console.print_note(
-            f"{found.decided:,} rows are left out: they finish a line or place the last piece, where no value is read"
+            f"{found.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is read"
         )
     if found.conflicts:
         taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
         console.print_note(
             f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
         )
-    folder = policy_cards.folder_of(Archive(root), card.policy_id)
-    rules = f"rules={options.rules.name}{archive_option(root)}"
+    folder = policy_cards.policy_folder(Archive(root), card.policy_id)
+    rules = f"rules={options.rules.name}{format_archive_option(root)}"
     for line in (
         f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
         "Play by it:",
-        f"  {console.program()} run 'policy(policy={card.name})' random {rules}",
+        f"  {console.find_program()} run 'policy(policy={card.name})' random {rules}",
     ):
         console.print_line(line)

@@ -11,9 +11,9 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError
-from runners.config.agent_policies import MOST_RUNS, made_by
+from runners.config.agent_policies import MAX_LISTED_RUNS, describe_policy_origin
 
-MOST_AGENTS = 6
+MAX_AGENTS = 6
 INDENT = "  "
 
 
@@ -25,7 +25,7 @@ class LineageNode(NamedTuple):
 
     kind: str  # POLICY or RUN
     id: str  # "" of those that are not shown one by one
-    came: str | None  # the id of what came of it
+    result_id: str | None  # the id of what came of it
     depth: int  # of its text
     heading: str
     name: str = ""
@@ -36,7 +36,7 @@ class LineageNode(NamedTuple):
     @property
     def key(self) -> str:
         """The same for the same policy or run."""
-        return self.id or f"more of {self.came}"
+        return self.id or f"more of {self.result_id}"
 
     @property
     def lines(self) -> list[str]:
@@ -46,20 +46,22 @@ class LineageNode(NamedTuple):
         return [*before, f"{INDENT * self.depth}{self.heading}", *below]
 
 
-def lineage_nodes(archive: Archive, wanted: str) -> list[LineageNode]:
+def list_lineage_nodes(archive: Archive, wanted: str) -> list[LineageNode]:
     """A tree in its order: a policy, its runs, the policies that agents of these runs played by, and so on.
 
     Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
     """
-    return list(_of_policy(archive, policy_store.find(archive, wanted), LineageNode(POLICY, "", None, 0, ""), set()))
+    return list(
+        _list_policy_nodes(archive, policy_store.find(archive, wanted), LineageNode(POLICY, "", None, 0, ""), set())
+    )
 
 
-def lineage(root: PurePath, wanted: str) -> list[str]:
+def format_lineage(root: PurePath, wanted: str) -> list[str]:
     """The same as the lines of a text."""
-    return [line for node in lineage_nodes(Archive.open(root), wanted) for line in node.lines]
+    return [line for node in list_lineage_nodes(Archive.open(root), wanted) for line in node.lines]
 
 
-def _of_policy(archive: Archive, card: PolicyCard, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
+def _list_policy_nodes(archive: Archive, card: PolicyCard, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
     """A policy and what it comes from; ``node`` says where it stands in the tree."""
     learned, policy_id = card.learned, card.policy_id
     kind = f"{card.kind}, {card.rules['name']} rules"
@@ -68,48 +70,55 @@ def _of_policy(archive: Archive, card: PolicyCard, node: LineageNode, shown: set
         yield node._replace(details=("(see above)",))
         return
     shown.add(policy_id)
-    how, maker = made_by(card)
+    how, maker = describe_policy_origin(card)
     how = "trained by" if how == "trainer" else how
     games = "" if card.is_imported else f", from {learned['games']:,} games"
-    details = [f"{how} {maker}{games}; {_code(card.code)}", *([f"where {learned['where']}"] if card.is_derived else [])]
+    details = [
+        f"{how} {maker}{games}; {_format_code(card.code)}",
+        *([f"where {learned['where']}"] if card.is_derived else []),
+    ]
     created = f"{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
     yield node._replace(details=(*details, created))
-    chosen = _games(archive, card) if card.is_derived else {}
+    chosen = _count_games_by_run(archive, card) if card.is_derived else {}
     run_ids, depth = learned["run_ids"], node.depth + 1
-    for run_id in run_ids[:MOST_RUNS]:
+    for run_id in run_ids[:MAX_LISTED_RUNS]:
         below = LineageNode(RUN, run_id, policy_id, depth, f"run {run_id}: no longer in this archive", run_id)
-        yield from _of_run(archive, chosen.get(run_id), below, shown)
-    if len(run_ids) > MOST_RUNS:
-        more = f"{len(run_ids) - MOST_RUNS} more runs"
-        yield LineageNode(RUN, "", policy_id, depth, f"and {more}: {archive.hint(f'policy show {policy_id}')}", more)
+        yield from _list_run_nodes(archive, chosen.get(run_id), below, shown)
+    if len(run_ids) > MAX_LISTED_RUNS:
+        more = f"{len(run_ids) - MAX_LISTED_RUNS} more runs"
+        yield LineageNode(
+            RUN, "", policy_id, depth, f"and {more}: {archive.format_command(f'policy show {policy_id}')}", more
+        )
 
 
-def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
+def _count_games_by_run(archive: Archive, card: PolicyCard) -> dict[str, int]:
     """The number of games of each run that the policy was derived from."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
 
-def _of_run(archive: Archive, games: int | None, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
-    record = archive.run(node.id)
+def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
+    record = archive.find_run(node.id)
     if record is None:
         yield node
         return
-    share = share_of(games, archive.games_held(node.id), _few(list(dict.fromkeys(record.labels))))
+    share = describe_share(games, archive.count_games(node.id), _format_labels(list(dict.fromkeys(record.labels))))
     heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
-    yield node._replace(heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_code(record.code)}",))
-    for policy_id, label in _policies_of(record):
+    yield node._replace(
+        heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_format_code(record.code)}",)
+    )
+    for policy_id, label in _list_agent_policies(record):
         below = LineageNode(POLICY, policy_id, node.id, node.depth + 2, f"policy {policy_id}", policy_id, player=label)
         try:
-            card = policy_cards.read_card(archive, policy_id)
+            card = policy_cards.load_card(archive, policy_id)
         except FailureError as error:
-            missing = policy_id not in policy_cards.policy_ids(archive)
+            missing = policy_id not in policy_cards.list_policy_ids(archive)
             yield below._replace(heading=f"{below.heading}: {'not in this archive' if missing else error}")
         else:
-            yield from _of_policy(archive, card, below, shown)
+            yield from _list_policy_nodes(archive, card, below, shown)
 
 
-def share_of(games: int | None, held: int, players: str) -> str:
+def describe_share(games: int | None, held: int, players: str) -> str:
     """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
     if held == 0 or (games is not None and games > held):
         known = "games" if games is None else f"{games:,} games"
@@ -117,12 +126,12 @@ def share_of(games: int | None, held: int, players: str) -> str:
     return f"{held:,} games of {players}" if games in (None, held) else f"{games:,} of {held:,} games of {players}"
 
 
-def _few(labels: Sequence[str]) -> str:
-    more = len(labels) - MOST_AGENTS
-    return ", ".join(labels[:MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
+def _format_labels(labels: Sequence[str]) -> str:
+    more = len(labels) - MAX_AGENTS
+    return ", ".join(labels[:MAX_AGENTS]) + (f" and {more} more" if more > 0 else "")
 
 
-def _policies_of(record: RunRecord) -> Iterator[tuple[str, str]]:
+def _list_agent_policies(record: RunRecord) -> Iterator[tuple[str, str]]:
     """The policies that agents of a run played by, each with the label, once."""
     found = [
         (str(agent["policy_id"]), str(agent["label"])) for agent in record.spec["agents"] if agent.get("policy_id")
@@ -130,6 +139,6 @@ def _policies_of(record: RunRecord) -> Iterator[tuple[str, str]]:
     yield from dict.fromkeys(found)
 
 
-def _code(code: object) -> str:
+def _format_code(code: object) -> str:
     fields = code if isinstance(code, dict) else {}
     return f"code {fields.get('version', '?')}, {fields.get('fingerprint', '?')}"

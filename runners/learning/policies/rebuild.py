@@ -13,29 +13,29 @@ import numpy as np
 from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
 from analytics import open_archive
-from analytics.policies.derived.dataset import sources_of
+from analytics.policies.derived.dataset import select_source_games
 from analytics.policies.relearn import relearn
-from analytics.questions.pairings import results
+from analytics.questions.pairings import load_results
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.code import code_by, targets_in
+from runners.arena.code import build_class_code_record, list_targets
 from runners.arena.executors.base import available_cores
-from runners.arena.experiment import games_left
-from runners.arena.request import Request
-from runners.arena.spec import classes_of_others, made_of, refuse
-from runners.arena.storage import ArchiveSettings
-from runners.learning.training.derive import code_of, learned_from
+from runners.arena.experiment import count_missing_games
+from runners.arena.request import RunRequest
+from runners.arena.spec import check_no_third_party_code, instantiate, third_party_classes
+from runners.arena.storage import ArchiveOptions
+from runners.learning.training.derive import compute_kind_code, derive_from_selection
 
 if TYPE_CHECKING:
-    from runners.learning.training.genetic import PlayedGeneration
+    from runners.learning.training.genetic import GenerationResult
 
-ONLINE = "runners.training.online.Online"
+ONLINE_TRAINER = "runners.training.online.Online"
 
 
-class Rebuilt(NamedTuple):
+class RebuildResult(NamedTuple):
     """A policy derived again."""
 
     card: PolicyCard
@@ -49,7 +49,7 @@ class Rebuilt(NamedTuple):
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
-def rebuild(root: PurePath, wanted: str, threads: int | None = None, trusted: bool = False) -> Rebuilt:
+def rebuild_policy(root: PurePath, wanted: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
     A card may come from anybody. ``trusted``: other people's code that it names may run. Raises ``RequestError`` for a
@@ -66,29 +66,29 @@ def rebuild(root: PurePath, wanted: str, threads: int | None = None, trusted: bo
         )
     threads, notes = threads or available_cores(), list[str]()
     if not trusted:
-        refuse(f"policy '{card.name}'", classes_of_others(targets_in(card.learned)))
+        check_no_third_party_code(f"policy '{card.name}'", third_party_classes(list_targets(card.learned)))
     if card.is_derived:
-        found, notes = _derived_again(archive, card, threads, trusted)
+        found, notes = _derive_again(archive, card, threads, trusted)
     elif card.kind == GENOME:
-        found = _bred_again(archive, card, threads, trusted)
+        found = _breed_again(archive, card, threads, trusted)
     else:
-        found = _learned_again(archive, card, trusted)
-    differences = [*differences_of(stored, found)]
+        found = _learn_again(archive, card, trusted)
+    differences = [*list_differences(stored, found)]
     if differences:
-        differences = [*notes, *_other_code(card), *differences]
-    return Rebuilt(card, found, tuple(differences))
+        differences = [*notes, *_list_code_differences(card), *differences]
+    return RebuildResult(card, found, tuple(differences))
 
 
-def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
+def list_differences(stored: Policy, found: Policy) -> Iterator[str]:
     """The differences between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
-    before, after = policy_store.knowledge_of(stored), policy_store.knowledge_of(found)
+    before, after = policy_store.compute_knowledge_digest(stored), policy_store.compute_knowledge_digest(found)
     if before == after:
         return
     yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"
     for what, old, new in (
         ("kind", stored.kind, found.kind),
         ("parameters", dict(stored.parameters), dict(found.parameters)),
-        ("columns", _columns(stored), _columns(found)),
+        ("columns", _list_column_types(stored), _list_column_types(found)),
     ):
         if old != new:
             yield f"{what}: stored {old}, derived again {new}"
@@ -104,18 +104,18 @@ def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
             yield f"column {name}: {wrong.size:,} rows differ, the first is row {row}: {first}"
 
 
-def _columns(policy: Policy) -> dict[str, str]:
+def _list_column_types(policy: Policy) -> dict[str, str]:
     return {name: str(column.dtype) for name, column in policy.table.items()}
 
 
-def _derived_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
+def _derive_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
     with open_archive(archive.root) as opened:
-        selection = sources_of(opened, card)
+        selection = select_source_games(opened, card)
         order = card.learned["run_ids"]
-        learned, games = learned_from(how["kind"], how["parameters"], selection, threads, order, trusted)
-        sums, thoughts = games.checksums(threads), getattr(games, "thoughts", {})
+        learned, games = derive_from_selection(how["kind"], how["parameters"], selection, threads, order, trusted)
+        sums, thoughts = games.compute_fingerprints(threads), getattr(games, "thoughts", {})
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
     changed = [run_id for run_id, told in card.learned.get("thoughts", {}).items() if thoughts.get(run_id) != told]
@@ -123,65 +123,65 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int, trusted: bo
     return learned.policy, notes
 
 
-def _learned_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
+def _learn_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
     """The policy that a training's learner has after the training's games."""
     learner = card.learned["parameters"].get("learner")
-    if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
+    if card.learned["parameters"].get("_target_") != ONLINE_TRAINER or not isinstance(learner, Mapping):
         raise RequestError(
             f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
             f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
             "games: repeat the command of its training instead"
         )
-    found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner, trusted)
+    found: Learner = instantiate(f"the learner of policy '{card.name}'", learner, Learner, trusted)
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
         raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
     return found.policy(relearn(archive, run_ids[0], found, card.learned["games"]))
 
 
-def _logged_generations(archive: Archive, card: PolicyCard) -> Callable[[Request], PlayedGeneration | None]:
+def _build_generation_reader(archive: Archive, card: PolicyCard) -> Callable[[RunRequest], GenerationResult | None]:
     """A function that finds the games of one generation after the other: those of the runs on the card.
 
     It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
     """
     run_ids = card.learned["run_ids"]
     for run_id in run_ids:
-        if archive.run(run_id) is None or not archive.ranges(run_id):
+        if archive.find_run(run_id) is None or not archive.list_effective_ranges(run_id):
             raise RequestError(
                 f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {run_id} is no longer "
                 f"in archive {archive.root}: repeat the command of its training to play it"
             )
     left = iter(run_ids)
 
-    def logged(request: Request) -> PlayedGeneration | None:
-        record = archive.run(next(left, ""))
+    def read_generation(request: RunRequest) -> GenerationResult | None:
+        record = archive.find_run(next(left, ""))
         spec = replace(request.spec, salt=record.spec.get("salt", "") if record else "")
-        if record is None or spec.run_id != record.run_id or games_left(archive, spec, request.games):
+        if record is None or spec.run_id != record.run_id or count_missing_games(archive, spec, request.games):
             return None
-        return spec.run_id, results(archive, spec.run_id)
+        return spec.run_id, load_results(archive, spec.run_id)
 
-    return logged
+    return read_generation
 
 
-def _bred_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> Policy:
+def _breed_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> Policy:
     """The result of an evolution, from the logged games of its generations: no agent is built."""
     from runners.learning.training.genetic import GeneticTrainer
     from runners.learning.training.trainer import TrainingContext
 
     settings = card.learned["parameters"]
-    trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer, trusted)
+    trainer: GeneticTrainer = instantiate(f"the trainer of policy '{card.name}'", settings, GeneticTrainer, trusted)
     context = TrainingContext(
         name=str(card.learned["trainer"]),
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
         threads=threads,
-        storage=ArchiveSettings(archive.root),
+        storage=ArchiveOptions(archive.root),
         command="",
         stop=threading.Event(),
         progress=None,
         trusted=trusted,
     )
-    genome = trainer.training(context).genome(_logged_generations(archive, card))
+    genome = trainer.build_training(context).evolve(_build_generation_reader(archive, card))
     if genome is None:
         raise RequestError(
             f"policy '{card.name}': this code would breed it from other games than those of its "
@@ -191,12 +191,12 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool)
     return Policy(GENOME, genome)
 
 
-def _other_code(card: PolicyCard) -> Iterator[str]:
+def _list_code_differences(card: PolicyCard) -> Iterator[str]:
     """The differences between the code that made the policy and this code: they may be why the policy differs."""
     if card.is_derived:
-        now = code_of(card.learned["derivation"]["parameters"])
+        now = compute_kind_code(card.learned["derivation"]["parameters"])
     else:
-        now = code_by(targets_in(card.learned["parameters"]), learning=True)
+        now = build_class_code_record(list_targets(card.learned["parameters"]), learning=True)
     for key in ("version", "fingerprint", "numba", "numpy"):
         if card.code.get(key) != now[key]:
             yield f"code: {key} was {card.code.get(key)}, is {now[key]}"

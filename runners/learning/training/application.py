@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
-from runners.config.application import Application, Finished, Work, one_row, typed_command
-from runners.config.objectives import Target
+from runners.config.application import (
+    Application,
+    CommandOutcome,
+    PreparedRequest,
+    build_one_row_columns,
+    read_typed_command,
+)
+from runners.config.objectives import SweepTarget
 from runners.config.schemas import TrainConfig
-from runners.hosting.interruption import interruptible
+from runners.hosting.interruption import stop_on_signal
 from runners.terminal import console
-from runners.terminal.console import progress_bar
+from runners.terminal.console import show_progress_bar
 
 if TYPE_CHECKING:
     from runners.learning.training.request import TrainingRequest
@@ -23,41 +29,47 @@ if TYPE_CHECKING:
 class TrainApplication(Application):
     """Learns from games and stores a policy."""
 
-    config = "train"
+    config_name = "train"
     schema = TrainConfig
-    judged_by = Target("end of the learning curve", "maximize")
+    default_target = SweepTarget("end of the learning curve", "maximize")
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
-        from runners.learning.training.request import check, training_request_of
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+        from runners.learning.training.request import check_training, training_request_from_config
 
-        request = training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
-        check(request)
-        return partial(_learned, request)
+        request = training_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
+        check_training(request)
+        return partial(_train, request)
 
-    def games(self, cfg: DictConfig) -> int:
+    def count_requested_games(self, cfg: DictConfig) -> int:
         games = cfg.trainer.get("games", 0) if OmegaConf.is_dict(cfg.trainer) else 0
         return games if isinstance(games, int) else 0
 
 
-def _learned(request: TrainingRequest) -> Finished:
+def _train(request: TrainingRequest) -> CommandOutcome:
     """The outcome of a training that was ready."""
-    from runners.learning.training.request import judged, keep, row, show, show_interrupted
+    from runners.learning.training.request import (
+        build_judgement,
+        build_sweep_row,
+        print_interrupted,
+        print_training,
+        save_policy,
+    )
 
     for note in request.notes:
         console.print_note(note)
-    with interruptible() as stop, progress_bar("training", "games", request.progress) as progress:
+    with stop_on_signal() as stop, show_progress_bar("training", "games", request.progress) as progress:
         trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
     if trained.policy is None:
-        return Finished(run_id, lambda: show_interrupted(request, trained), True, stopped)
-    card = keep(request, trained, trained.policy)
-    return Finished(
+        return CommandOutcome(run_id, lambda: print_interrupted(request, trained), True, stopped)
+    card = save_policy(request, trained, trained.policy)
+    return CommandOutcome(
         run_id=run_id,
-        show=lambda: show(request, trained, card),
+        show=lambda: print_training(request, trained, card),
         stopped=stopped,
-        judgement=judged(trained.curve),
-        columns=one_row(row(card, trained)),
+        objective_value=build_judgement(trained.curve),
+        columns=build_one_row_columns(build_sweep_row(card, trained)),
     )
 
 

@@ -22,71 +22,71 @@ from numpy.typing import NDArray
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies.derived.dataset import (
-    TABLE,
-    Counting,
+    ID_RANGES_TABLE,
+    CountingKind,
     Dataset,
-    Derivation,
     GameStream,
-    Learned,
-    LearningDerivation,
-    checksums_of,
-    dataset_of,
-    learning_order,
-    ranges_of,
+    LearnedPolicy,
+    LearningKind,
+    PolicyKind,
+    build_id_ranges,
+    format_fingerprints,
+    load_dataset,
+    sort_for_learning,
 )
-from analytics.questions.selection import Selection, read_chosen, select
+from analytics.questions.selection import Selection, read_selected_games, select_games
 from analytics.store import policy_store
-from analytics.store.archive import Archive, readable
-from analytics.store.files.backend import location_of
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.ranges import StoredRange
-from analytics.store.records import run_id_of
-from quarto.errors import ArenaError, FailureError, RequestError, raised_at
+from analytics.store.records import compute_run_id
+from quarto.errors import ArenaError, FailureError, RequestError, find_error_location
 from quarto.sources import source_fingerprint
-from runners.arena.code import code_by
-from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, Stop, Task, available_megabytes
-from runners.arena.spec import made_of
+from runners.arena.code import build_class_code_record
+from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, StopSignal, Task, available_megabytes
+from runners.arena.spec import instantiate
 
 T = TypeVar("T")
 
 
-def derivation_of(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> Derivation:
+def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
     """The derivation that settings describe. ``trusted``: the user named its class, as for ``made_of``.
 
     Raises ``RequestError`` for invalid parameters.
     """
-    derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation, trusted)
+    derivation: PolicyKind = instantiate(f"kind '{kind}'", settings, PolicyKind, trusted)
     return derivation
 
 
-def learned_from(
+def derive_from_selection(
     kind: str,
     settings: Mapping[str, Any],
     selection: Selection,
     threads: int,
     order: Sequence[str] = (),
     trusted: bool = False,
-) -> tuple[Learned, Dataset | GameStream]:
+) -> tuple[LearnedPolicy, Dataset | GameStream]:
     """A policy of chosen games, and these games: in memory, or read as it is learned.
 
     ``order`` is as for ``dataset_of``, which raises the same errors, ``trusted`` as for ``made_of``. Raises
     ``FailureError`` for what a kind raises.
     """
-    derivation = derivation_of(kind, settings, trusted)
-    if isinstance(derivation, LearningDerivation):
+    derivation = build_kind(kind, settings, trusted)
+    if isinstance(derivation, LearningKind):
         stream, learning = GameStream(selection, order), derivation
-        return guarded(kind, settings, lambda: learning.learn(stream, threads)), stream
-    dataset = dataset_of(selection, order)
-    return Learned(guarded(kind, settings, lambda: derivation.derive(dataset, threads))), dataset
+        return call_kind(kind, settings, lambda: learning.learn(stream, threads)), stream
+    dataset = load_dataset(selection, order)
+    return LearnedPolicy(call_kind(kind, settings, lambda: derivation.derive(dataset, threads))), dataset
 
 
-def described(kind: str, settings: Mapping[str, Any]) -> str:
+def describe_kind(kind: str, settings: Mapping[str, Any]) -> str:
     """The kind and its class, for messages."""
     return f"kind '{kind}' ({settings['_target_']})"
 
 
-def guarded(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
+def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
     """The result of a call of a kind. Raises ``FailureError`` for whatever it raises but ``ArenaError``."""
     try:
         return call()
@@ -94,10 +94,12 @@ def guarded(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise FailureError(f"{described(kind, settings)} raised {reason}, at {raised_at(error)}") from error
+        raise FailureError(
+            f"{describe_kind(kind, settings)} raised {reason}, at {find_error_location(error)}"
+        ) from error
 
 
-class CountPart(NamedTuple):
+class CountChunk(NamedTuple):
     """A range of games to be counted."""
 
     run_id: str
@@ -116,29 +118,29 @@ class CountTask(Task):
     kind: str
     settings: Mapping[str, Any]
 
-    def __call__(self, part: CountPart, stop: Stop) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
-        archive = self.once("archive", lambda: Archive.open(location_of(self.root)))
-        found = read_chosen(archive, part.run_id, part.stored, part.chosen)
-        record = readable(archive.known_run(part.run_id))
+    def __call__(self, part: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
+        archive = self.build_once("archive", lambda: Archive.open(parse_location(self.root)))
+        found = read_selected_games(archive, part.run_id, part.stored, part.chosen)
+        record = check_record_format(archive.load_run(part.run_id))
         dataset = Dataset((record,), (0, len(found.game_id)), *found)
-        derivation: Any = derivation_of(self.kind, self.settings, trusted=True)  # the user builds a policy
-        counting: Counting = derivation
-        counts = guarded(self.kind, self.settings, lambda: counting.count(dataset, 1))
+        derivation: Any = build_kind(self.kind, self.settings, trusted=True)  # the user builds a policy
+        counting: CountingKind = derivation
+        counts = call_kind(self.kind, self.settings, lambda: counting.count(dataset, 1))
         return part.run_id, counts, found.fingerprint
 
 
-def parts_of(selection: Selection) -> Iterator[CountPart]:
+def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
     """The ranges that hold chosen games."""
     for record in selection.runs:
-        for stored, chosen in selection.ranges(record):
+        for stored, chosen in selection.select_ranges(record):
             if chosen is not None:  # only those of this range travel
-                unit = record.line.units_of(chosen)
+                unit = record.unit_line.compute_units(chosen)
                 chosen = chosen[(stored.first <= unit) & (unit < stored.end)]  # noqa: PLW2901
-            yield CountPart(record.run_id, stored, chosen)
+            yield CountChunk(record.run_id, stored, chosen)
 
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
-DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
+KIND_SOURCES = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
 
 
 @dataclass(frozen=True)
@@ -155,26 +157,26 @@ class BuildRequest:
     executor: Executor = THREADS
 
     @cached_property
-    def derivation(self) -> Derivation:
+    def policy_kind(self) -> PolicyKind:
         """The derivation that the settings describe. Raises ``RequestError`` for invalid parameters."""
-        return derivation_of(self.kind, self.settings, trusted=True)
+        return build_kind(self.kind, self.settings, trusted=True)
 
     @property
-    def is_counted_apart(self) -> bool:
+    def is_counted_by_workers(self) -> bool:
         """Whether workers count each range of games; else all games are in the memory of this process."""
-        return isinstance(self.derivation, Counting) and not self.executor.shares_memory
+        return isinstance(self.policy_kind, CountingKind) and not self.executor.shares_memory
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for the user on how the request was understood."""
-        if self.executor.shares_memory or self.is_counted_apart:
+        if self.executor.shares_memory or self.is_counted_by_workers:
             return ()
         return (f"kind {self.kind} is derived in this process, whatever the executor is: it needs all games at once",)
 
     @property
-    def training(self) -> str:
+    def training_id(self) -> str:
         """12 hex digits, the same for the same kind, parameters and condition. A name belongs to one of them."""
-        return run_id_of({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
+        return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
 @dataclass(frozen=True)
@@ -185,25 +187,25 @@ class PreparedBuild:
     selection: Selection
 
 
-def prepare(request: BuildRequest) -> PreparedBuild:
+def prepare_build(request: BuildRequest) -> PreparedBuild:
     """Choose the games; none of them is read yet.
 
     Raises ``RequestError`` for wrong parameters, a name that is taken, and a condition that is invalid or that no game
     meets. The same for runs with different rules, and for games that do not fit into memory.
     """
-    at_once = not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation))
+    at_once = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))
     with ExitStack() as stack:
         opened = stack.enter_context(open_archive(request.root))
-        policy_store.check_free(opened.archive, request.name, request.training, "name")
-        selection = select(opened, request.where)
-        learning_order(selection.runs)
+        policy_store.check_name_free(opened.archive, request.name, request.training_id, "name")
+        selection = select_games(opened, request.where)
+        sort_for_learning(selection.runs)
         if at_once:
             _check_memory(selection.games)
         stack.pop_all()
     return PreparedBuild(request, selection)
 
 
-def build(prepared: PreparedBuild) -> PolicyCard:
+def build_policy(prepared: PreparedBuild) -> PolicyCard:
     """Derive a policy and store it.
 
     Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file. Nothing is then
@@ -211,21 +213,28 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     """
     request = prepared.request
     with prepared.selection.opened:
-        derived = _counted(prepared) if request.is_counted_apart else _derived(prepared)
-    policy, games = _checked(request, derived.policy), prepared.selection.games
+        derived = _derive_from_counts(prepared) if request.is_counted_by_workers else _derive_here(prepared)
+    policy, games = _check_policy(request, derived.policy), prepared.selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
-        raise RequestError(f"{games:,} games give no row with {_parameters(request.settings)}: choose more games")
-    tables, pictures = {TABLE: derived.ranges}, dict[str, bytes]()
+        raise RequestError(
+            f"{games:,} games give no row with {_format_parameters(request.settings)}: choose more games"
+        )
+    tables, pictures = {ID_RANGES_TABLE: derived.ranges}, dict[str, bytes]()
     if derived.curve is not None:
-        tables["curve"], pictures["curve"] = derived.curve, _picture(request, derived.curve)
+        tables["curve"], pictures["curve"] = derived.curve, _render_curve(request, derived.curve)
     rules = prepared.selection.runs[0].rules
     origin = PolicyOrigin(
-        request.name, rules, code_of(request.settings), _learned(request, derived, games), tables, pictures
+        request.name,
+        rules,
+        compute_kind_code(request.settings),
+        _build_card_fields(request, derived, games),
+        tables,
+        pictures,
     )
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
-class DerivedKnowledge(NamedTuple):
+class DerivedPolicy(NamedTuple):
     """The table that a kind made, and the games that it is from."""
 
     policy: Any
@@ -235,53 +244,57 @@ class DerivedKnowledge(NamedTuple):
     thoughts: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players told
 
 
-def _derived(prepared: PreparedBuild) -> DerivedKnowledge:
+def _derive_here(prepared: PreparedBuild) -> DerivedPolicy:
     """The policy of all games, which are in memory at once or are read as it is learned."""
     request = prepared.request
-    learned, games = learned_from(request.kind, request.settings, prepared.selection, request.threads, trusted=True)
-    sums, thoughts = games.checksums(request.threads), getattr(games, "thoughts", {})
-    return DerivedKnowledge(learned.policy, games.ranges(), sums, learned.curve, thoughts)
+    learned, games = derive_from_selection(
+        request.kind, request.settings, prepared.selection, request.threads, trusted=True
+    )
+    sums, thoughts = games.compute_fingerprints(request.threads), getattr(games, "thoughts", {})
+    return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, thoughts)
 
 
-def _counted(prepared: PreparedBuild) -> DerivedKnowledge:
+def _derive_from_counts(prepared: PreparedBuild) -> DerivedPolicy:
     """The policy that follows from the counts of the workers."""
     request, selection = prepared.request, prepared.selection
     task = CountTask(str(request.root), request.kind, dict(request.settings))
-    parts = parts_of(selection)
+    parts = list_count_chunks(selection)
     counts: Any = 0
     sums: dict[str, int] = {}
     for run_id, found, fingerprint in request.executor.map(task, parts, request.threads, threading.Event()):
         counts = counts + found
         sums[run_id] = sums.get(run_id, 0) + fingerprint
-    derivation: Any = request.derivation
-    policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(counts))
-    runs = [record.run_id for record in learning_order(selection.runs)]
-    ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
-    return DerivedKnowledge(policy, ranges, checksums_of({run_id: sums[run_id] for run_id in runs}))
+    derivation: Any = request.policy_kind
+    policy = call_kind(request.kind, request.settings, lambda: derivation.policy_of(counts))
+    runs = [record.run_id for record in sort_for_learning(selection.runs)]
+    ranges = build_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
+    return DerivedPolicy(policy, ranges, format_fingerprints({run_id: sums[run_id] for run_id in runs}))
 
 
-def _checked(request: BuildRequest, policy: Any) -> Policy:
+def _check_policy(request: BuildRequest, policy: Any) -> Policy:
     """The policy. Raises ``FailureError`` if its kind, which may be a user's own, made none."""
-    what = described(request.kind, request.settings)
+    what = describe_kind(request.kind, request.settings)
     if not isinstance(policy, Policy):
         raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
     try:
-        return policy_store.checked(policy)
+        return policy_store.check_policy(policy)
     except ValueError as error:
         raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
 
 
-def _picture(request: BuildRequest, curve: pl.DataFrame) -> bytes:
+def _render_curve(request: BuildRequest, curve: pl.DataFrame) -> bytes:
     """The learning curve as SVG."""
     from analytics.report import style
 
-    return style.curve_svg(curve, f"How {request.name} learned", [_parameters(request.settings)])
+    return style.render_curve_svg(curve, f"How {request.name} learned", [_format_parameters(request.settings)])
 
 
-def code_of(settings: Mapping[str, Any]) -> dict[str, str]:
+def compute_kind_code(settings: Mapping[str, Any]) -> dict[str, str]:
     """The code that derives, as for runs; its fingerprint covers the sources of all kinds."""
-    code = code_by([str(settings["_target_"])], learning=True)
-    fingerprint = hashlib.sha256(f"{code['fingerprint']} {source_fingerprint((DERIVING,))}".encode()).hexdigest()[:16]
+    code = build_class_code_record([str(settings["_target_"])], learning=True)
+    fingerprint = hashlib.sha256(f"{code['fingerprint']} {source_fingerprint((KIND_SOURCES,))}".encode()).hexdigest()[
+        :16
+    ]
     return code | {"fingerprint": fingerprint}
 
 
@@ -294,10 +307,10 @@ def _check_memory(games: int) -> None:
         )
 
 
-def _learned(request: BuildRequest, derived: DerivedKnowledge, games: int) -> dict[str, Any]:
+def _build_card_fields(request: BuildRequest, derived: DerivedPolicy, games: int) -> dict[str, Any]:
     """The card's fields on the games and on the derivation."""
     return {
-        "training": request.training,
+        "training": request.training_id,
         "trainer": request.kind,
         "parameters": dict(request.settings),
         "seed": 0,
@@ -311,5 +324,5 @@ def _learned(request: BuildRequest, derived: DerivedKnowledge, games: int) -> di
     }
 
 
-def _parameters(settings: Mapping[str, Any]) -> str:
+def _format_parameters(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in settings.items() if key != "_target_") or "no parameters"

@@ -19,16 +19,16 @@ import polars as pl
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from agents.base.parameters import Probability, check_fields, checked_probability
+from agents.base.parameters import Probability, check_fields, check_probability
 from agents.learning.evolution import (
-    ANSWERS,
+    GENOME_CHOICES,
     OPERATORS,
     Breeder,
     Evolution,
-    FiveGenes,
+    FiveGeneBreeder,
     Population,
-    TwoGenes,
-    seed_of_games,
+    TwoGeneBreeder,
+    compute_run_seed,
 )
 from agents.learning.policy import GENOME, Policy
 from analytics.questions.pairings import PairingResult
@@ -37,15 +37,15 @@ from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.arena.experiment import prepare
-from runners.arena.request import Request
-from runners.arena.spec import AgentSpec, RunSpec, label_of
+from runners.arena.experiment import prepare_experiment
+from runners.arena.request import RunRequest
+from runners.arena.spec import AgentSpec, RunSpec, format_label
 from runners.config.agents import load_agent
-from runners.config.requests import rounding_notes
-from runners.learning.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
+from runners.config.requests import describe_rounding
+from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome, TrainingRuns
 
 IndividualCount = Annotated[int, Meta(ge=1, le=10_000)]
-EVALUATIONS = ("new", "all")
+EVALUATE_CHOICES = ("new", "all")
 PHASES = ("early", "stuck", "late")
 
 
@@ -63,8 +63,8 @@ class GeneticTrainer(Trainer):
     games: Annotated[int, Meta(ge=1, le=1 << 30)]
     opponents: Sequence[Any]
     tournament: IndividualCount
-    evaluate: Annotated[str, EVALUATIONS]
-    answer: Annotated[str, ANSWERS]
+    evaluate: Annotated[str, EVALUATE_CHOICES]
+    answer: Annotated[str, GENOME_CHOICES]
     start: str | None
     seats: Annotated[str | None, SEATS]
     draw_reward: Probability
@@ -73,28 +73,32 @@ class GeneticTrainer(Trainer):
     def __post_init__(self) -> None:
         try:
             check_fields(self)
-            self.breeder()
-            self._check_texts()
+            self.build_breeder()
+            self._check_choices()
         except ValueError as error:
             raise RequestError(f"trainer.{error}") from error
 
     @abstractmethod
-    def breeder(self) -> Breeder:
+    def build_breeder(self) -> Breeder:
         """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return rounding_notes("trainer.games", self.games, self.fitness_games)
+        return describe_rounding("trainer.games", self.games, self.fitness_games)
 
     def check(self, context: TrainingContext) -> None:
-        self.training(context).check()
+        self.build_training(context).check()
 
-    def train(self, context: TrainingContext) -> Trained:
-        return self.training(context).run()
+    def train(self, context: TrainingContext) -> TrainingOutcome:
+        return self.build_training(context).run()
 
-    def training(self, context: TrainingContext) -> EvolutionTraining:
+    def build_training(self, context: TrainingContext) -> EvolutionTraining:
         """The evolution, which has not begun. Raises ``RequestError`` for agents or a start that do not exist."""
-        start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
+        start = (
+            None
+            if self.start is None
+            else read_genes(context.storage.root, self.start, self.build_breeder().gene_names)
+        )
         return EvolutionTraining(self, context, start)
 
     @property
@@ -108,11 +112,11 @@ class GeneticTrainer(Trainer):
         return self.games + (self.games % 2 if self.held_seats == "swapped" else 0)
 
     @property
-    def judges_again(self) -> bool:
+    def reevaluates_survivors(self) -> bool:
         """Whether survivors are judged again in every generation."""
         return self.evaluate == "all"
 
-    def _check_texts(self) -> None:
+    def _check_choices(self) -> None:
         """Raises ``ValueError`` for what no annotation of a field says."""
         if self.population < self.tournament:
             raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
@@ -128,13 +132,13 @@ class GeneticTrainer(Trainer):
 class Ga5Trainer(GeneticTrainer):
     """Study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
 
-    extent: ClassVar[str] = "generations"
+    length_key: ClassVar[str] = "generations"
 
     reach: Annotated[float, Meta(ge=0)]
     scale: Annotated[float, Meta(ge=0)]
 
-    def breeder(self) -> Breeder:
-        return FiveGenes(self.tournament, float(self.reach), float(self.scale), writes_into_parents=self.faithful)
+    def build_breeder(self) -> Breeder:
+        return FiveGeneBreeder(self.tournament, float(self.reach), float(self.scale), writes_into_parents=self.faithful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,29 +151,29 @@ class Ga2Trainer(GeneticTrainer):
     shift: Probability
     decimals: Annotated[int, Meta(ge=0, le=15)]
 
-    def breeder(self) -> Breeder:
+    def build_breeder(self) -> Breeder:
         if not isinstance(self.operators, Mapping) or sorted(self.operators) != sorted(PHASES):
             raise ValueError(f"operators={self.operators} is not {{{', '.join(f'{phase}: […]' for phase in PHASES)}}}")
-        early, stuck, late = (checked_operators(f"operators.{phase}", self.operators[phase]) for phase in PHASES)
+        early, stuck, late = (check_operators(f"operators.{phase}", self.operators[phase]) for phase in PHASES)
         numbers = self.margin, self.step, self.shift, self.decimals, self.faithful
-        return TwoGenes(self.generations, self.tournament, early, stuck, late, *numbers)
+        return TwoGeneBreeder(self.generations, self.tournament, early, stuck, late, *numbers)
 
     @property
     def held_seats(self) -> str:
         return self.seats or ("fixed" if self.faithful else "swapped")
 
 
-def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
+def check_operators(key: str, values: Any) -> tuple[float, float, float]:
     """Three probabilities. Raises ``ValueError`` unless there are three and their sum is 1."""
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
-    mutation, crossover, crossover2 = (checked_probability(key, value) for value in values)
+    mutation, crossover, crossover2 = (check_probability(key, value) for value in values)
     if abs(mutation + crossover + crossover2 - 1.0) > 1e-9:
         raise ValueError(f"{key}={list(values)} sums to {mutation + crossover + crossover2:g}, not to 1")
     return mutation, crossover, crossover2
 
 
-def stored_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
+def read_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
     """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
 
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
@@ -186,7 +190,7 @@ def stored_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[n
     return last.sort("place").select(genes).to_numpy()
 
 
-PlayedGeneration = tuple[str, Sequence[PairingResult]]  # its run, and how its games ended
+GenerationResult = tuple[str, Sequence[PairingResult]]  # its run, and how its games ended
 
 
 class EvolutionTraining:
@@ -198,17 +202,23 @@ class EvolutionTraining:
     def __init__(
         self, plan: GeneticTrainer, context: TrainingContext, start: NDArray[np.float64] | None = None
     ) -> None:
-        breeder = plan.breeder()
-        self._genes = breeder.genes
+        breeder = plan.build_breeder()
+        self._genes = breeder.gene_names
         self._plan = plan
         self._context = context
         self._evolution = Evolution(
-            breeder, context.seed, plan.population, plan.offspring, len(plan.opponents), plan.judges_again, start
+            breeder,
+            context.seed,
+            plan.population,
+            plan.offspring,
+            len(plan.opponents),
+            plan.reevaluates_survivors,
+            start,
         )
         self._name = plan.agent.partition("(")[0].strip()
-        self._player = _player(plan, breeder.genes, context)
+        self._player = _build_player(plan, breeder.gene_names, context)
         self._defaults = load_agent(self._name).params
-        self._opponents = _opponents(plan, context)
+        self._opponents = _build_opponents(plan, context)
         self._judgements: dict[int, tuple[str, str]] = {}  # by individual: its fitness's run, its label there
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
@@ -217,42 +227,48 @@ class EvolutionTraining:
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
-        prepare(self._request([self._individual(genes) for genes in self._evolution.breed().genes.tolist()]))
+        prepare_experiment(
+            self._build_request(
+                [self._build_individual(genes) for genes in self._evolution.begin_generation().genes.tolist()]
+            )
+        )
 
-    def run(self) -> Trained:
+    def run(self) -> TrainingOutcome:
         """Evolve for all generations, or until the context's ``stop`` is set.
 
         Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
         generation; ``FailureError`` when the disk refuses.
         """
         plan = self._plan
-        individuals = plan.population + plan.generations * (plan.offspring + plan.judges_again * plan.population)
+        individuals = plan.population + plan.generations * (
+            plan.offspring + plan.reevaluates_survivors * plan.population
+        )
         runs = TrainingRuns(self._context, individuals * len(plan.opponents) * plan.fitness_games)
-        genome = self.genome(lambda request: _played(runs, request))
-        return Trained(
+        genome = self.evolve(lambda request: _play_generation(runs, request))
+        return TrainingOutcome(
             policy=Policy(GENOME, genome) if genome else None,
             run_ids=tuple(self._run_ids),
             games=self._games,
             played=runs.played,
             seconds=runs.seconds,
-            curve=pl.DataFrame(self._curve, schema=self._curve_schema(), orient="row"),
+            curve=pl.DataFrame(self._curve, schema=self._build_curve_schema(), orient="row"),
             tables={"population": pl.concat(self._populations)} if self._populations else {},
         )
 
-    def genome(self, generation_of: Callable[[Request], PlayedGeneration | None]) -> dict[str, float] | None:
+    def evolve(self, generation_of: Callable[[RunRequest], GenerationResult | None]) -> dict[str, float] | None:
         """The answer after all generations, by gene; None once ``generation_of`` finds no games for a generation.
 
         Only that function may build agents.
         """
-        if not all(self._generation(generation_of) for _ in range(self._plan.generations + 1)):
+        if not all(self._run_generation(generation_of) for _ in range(self._plan.generations + 1)):
             return None
-        return dict(zip(self._genes, self._evolution.answer(self._plan.answer), strict=True))
+        return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
-    def _generation(self, generation_of: Callable[[Request], PlayedGeneration | None]) -> bool:
+    def _run_generation(self, generation_of: Callable[[RunRequest], GenerationResult | None]) -> bool:
         """Breed a generation and judge it; false if not all of its games were played."""
-        due = self._evolution.breed()
-        players = [self._individual(genes) for genes in due.genes.tolist()]
-        played = generation_of(self._request(players))
+        due = self._evolution.begin_generation()
+        players = [self._build_individual(genes) for genes in due.genes.tolist()]
+        played = generation_of(self._build_request(players))
         if played is None:
             return False
         run_id, results = played
@@ -260,18 +276,18 @@ class EvolutionTraining:
         self._games += self._fitness_games * len(players)
         for number, player in zip(due.number.tolist(), players, strict=True):
             self._judgements[number] = run_id, player.label
-        judged = self._evolution.judge(self._fitness(results))
-        self._populations.append(self._table(judged, int(due.number[-1])))
-        self._curve.append(self._point())
+        judged = self._evolution.end_generation(self._compute_fitness(results))
+        self._populations.append(self._build_population_rows(judged, int(due.number[-1])))
+        self._curve.append(self._build_curve_row())
         return True
 
-    def _individual(self, genes: Sequence[float]) -> AgentSpec:
+    def _build_individual(self, genes: Sequence[float]) -> AgentSpec:
         """The player with these genes."""
         params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
-        label = label_of(self._name, params, self._defaults)
+        label = format_label(self._name, params, self._defaults)
         return replace(self._player, label=label, params=params, policy_id=None)
 
-    def _request(self, players: Sequence[AgentSpec]) -> Request:
+    def _build_request(self, players: Sequence[AgentSpec]) -> RunRequest:
         """The run of each player against each opponent."""
         plan, context = self._plan, self._context
         opponents = range(len(players), len(players) + len(self._opponents))
@@ -279,18 +295,18 @@ class EvolutionTraining:
             rules=context.rules,
             agents=(*players, *self._opponents),
             pairings=tuple(product(range(len(players)), opponents)),
-            seed=seed_of_games(context.seed, self._evolution.generation, plan.fitness_games),
+            seed=compute_run_seed(context.seed, self._evolution.generation, plan.fitness_games),
             opening_plies=0,
             seats=plan.held_seats,
         )
-        return context.request(spec, plan.fitness_games)
+        return context.build_request(spec, plan.fitness_games)
 
-    def _fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
+    def _compute_fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
         """[n, F] each player's mean reward against each opponent."""
         rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
         return np.array(rewards).reshape(-1, len(self._opponents))
 
-    def _table(self, judged: Population, youngest: int) -> pl.DataFrame:
+    def _build_population_rows(self, judged: Population, youngest: int) -> pl.DataFrame:
         """A generation's rows of the table ``population``: all individuals, best first."""
         generation, numbers = self._evolution.generation, judged.number.tolist()
         new = judged.number > youngest - self._plan.offspring
@@ -317,7 +333,7 @@ class EvolutionTraining:
             }
         )
 
-    def _curve_schema(self) -> dict[str, pl.DataType]:
+    def _build_curve_schema(self) -> dict[str, pl.DataType]:
         """The columns of the curve: ``best`` and ``mean`` are against the first opponent, the others name theirs."""
         schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
         for i, opponent in enumerate(self._opponents):
@@ -325,30 +341,30 @@ class EvolutionTraining:
             schema |= {f"best{against}": pl.Float64(), f"mean{against}": pl.Float64()}
         return schema
 
-    def _point(self) -> tuple[float, ...]:
+    def _build_curve_row(self) -> tuple[float, ...]:
         """A generation's row of the curve: the best and the mean fitness of the individuals that go on."""
         fitness = self._evolution.population.fitness
         best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
         return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
 
 
-def _played(runs: TrainingRuns, request: Request) -> PlayedGeneration | None:
+def _play_generation(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
     """The generation once its games are played; None if ``stop`` was set before that."""
     outcome = runs.carry_out(request)
     return (outcome.run_id, outcome.results) if outcome else None
 
 
-def _player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:
+def _build_player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:
     """The agent that plays by the genes."""
-    player = _agent(plan.agent, plan.faithful, context, "trainer.agent")
+    player = _build_agent(plan.agent, plan.faithful, context, "trainer.agent")
     for gene in genes:
         if gene not in player.params:
             raise RequestError(f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(player.params)}")
     return player
 
 
-def _opponents(plan: GeneticTrainer, context: TrainingContext) -> list[AgentSpec]:
-    opponents = [_agent(opponent, plan.faithful, context, "trainer.opponents") for opponent in plan.opponents]
+def _build_opponents(plan: GeneticTrainer, context: TrainingContext) -> list[AgentSpec]:
+    opponents = [_build_agent(opponent, plan.faithful, context, "trainer.opponents") for opponent in plan.opponents]
     labels = [opponent.label for opponent in opponents]
     for label in labels:
         if labels.count(label) > 1:
@@ -356,12 +372,12 @@ def _opponents(plan: GeneticTrainer, context: TrainingContext) -> list[AgentSpec
     return opponents
 
 
-def _agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
+def _build_agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
     """The agent that an entry describes, with ``faithful=true`` if asked for and the agent has that parameter."""
-    agent = context.agent(entry, key)
+    agent = context.build_agent(entry, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent
     if isinstance(entry, dict):
-        return context.agent({**entry, "faithful": True}, key)
+        return context.build_agent({**entry, "faithful": True}, key)
     name, _, parameters = entry.strip().removesuffix(")").partition("(")
-    return context.agent(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", key)
+    return context.build_agent(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", key)

@@ -13,8 +13,8 @@ from agents.base.agent import AGENT_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.learning.learner import (
     SPAN_TYPE,
     TRAINING_GAMES_TYPE,
+    UPDATE_RESULT_TYPE,
     UPDATE_TYPE,
-    UPDATED_TYPE,
     TrainingGames,
     UpdateKernel,
     update_from_game,
@@ -22,9 +22,9 @@ from agents.learning.learner import (
 from quarto.batch import Games, Lockstep
 from quarto.jit import kernel
 from quarto.rules import CELLS
-from runners.hosting.lockstep import GameNumbers, begin, play_out, settle
+from runners.hosting.lockstep import GameNumbers, play_to_end, set_up_games, write_outcomes
 
-PAIR = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
+PAIR_GAMES = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
 
 
 class GameBuffers(NamedTuple):
@@ -36,16 +36,18 @@ class GameBuffers(NamedTuple):
     finished: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
 
     @staticmethod
-    def around(games: Games) -> GameBuffers:
-        return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR), games, np.zeros(1, np.int64))
+    def from_games(games: Games) -> GameBuffers:
+        return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR_GAMES), games, np.zeros(1, np.int64))
 
 
-BOTH_TYPE = types.UniTuple(AGENT_TYPE, 2)
-BUFFERS_TYPE = numba.typeof(GameBuffers.around(Games.zeros(1)))
+AGENT_PAIR_TYPE = types.UniTuple(AGENT_TYPE, 2)
+BUFFERS_TYPE = numba.typeof(GameBuffers.from_games(Games.zeros(1)))
 
 
 @kernel(
-    UPDATED_TYPE(TURN_TYPE, TURN_TYPE, UPDATE_TYPE, BOTH_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE)
+    UPDATE_RESULT_TYPE(
+        TURN_TYPE, TURN_TYPE, UPDATE_TYPE, AGENT_PAIR_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE
+    )
 )
 def play_and_learn(
     turn: TurnKernel,
@@ -67,14 +69,14 @@ def play_and_learn(
     no_opening = np.empty((2, 0, 1), np.int8)
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for column in range(span[0], span[1]):
-        game = column % training_games.games_a_pair
-        number = training_games.first_pair + column // training_games.games_a_pair
-        begin(GameNumbers(training_games.run, 0, number, game, PAIR), no_opening, state, pair)
+        game = column % training_games.games_per_pair
+        number = training_games.first_pair + column // training_games.games_per_pair
+        set_up_games(GameNumbers(training_games.run, 0, number, game, PAIR_GAMES), no_opening, state, pair)
         if training_games.seat ^ game == 0:
-            play_out(turn, agent, opponents_turn, opponents, rules, (0, 1), state, pair)
+            play_to_end(turn, agent, opponents_turn, opponents, rules, (0, 1), state, pair)
         else:
-            play_out(opponents_turn, opponents, turn, agent, rules, (0, 1), state, pair)
-        settle(pair, game, PAIR)
+            play_to_end(opponents_turn, opponents, turn, agent, rules, (0, 1), state, pair)
+        write_outcomes(pair, game, PAIR_GAMES)
         for ply in range(CELLS):
             games.pieces[ply, column], games.cells[ply, column] = pair.pieces[ply, game], pair.cells[ply, game]
         games.plies[column], games.winner[column] = pair.plies[game], pair.winner[game]

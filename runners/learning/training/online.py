@@ -12,23 +12,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agents.base.parameters import checked_whole
+from agents.base.parameters import check_integer
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames
-from analytics.policies.relearn import LearnerState, learning_curve, logged
-from analytics.store.records import LABEL, SEATS, run_word
+from analytics.policies.relearn import LearnerState, compute_learning_curve, read_pairs
+from analytics.store.records import LABEL, SEATS, run_id_to_number
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
-from runners.arena.code import differences
-from runners.arena.engine import Order, Pace
-from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
-from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.config.options import names, settings_of
-from runners.config.requests import rounding_notes
+from runners.arena.code import describe_differences
+from runners.arena.engine import Pace, PairRange
+from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment, record_contribution
+from runners.arena.spec import AgentSpec, RunSpec, format_label
+from runners.config.options import list_options, load_option
+from runners.config.requests import describe_rounding
 from runners.config.schemas import check_choice
 from runners.learning.training.learning_games import GameBuffers, play_and_learn
-from runners.learning.training.trainer import Trained, Trainer, TrainingContext
+from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class Online(Trainer):
     Raises ``RequestError`` for an invalid value.
     """
 
-    extent = "games"
-    sequential = "it learns from each game before the next one is played"
+    length_key = "games"
+    sequential_reason = "it learns from each game before the next one is played"
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Online(Trainer):
         check_choice("trainer.seats", seats, SEATS)
         games_a_pair = 1 + (seats == "swapped")
         try:
-            checked_whole("games", games, 1, MAX_PAIRS * games_a_pair)
-            checked_whole("learner_seat", learner_seat, 0, 1)
+            check_integer("games", games, 1, MAX_PAIRS * games_a_pair)
+            check_integer("learner_seat", learner_seat, 0, 1)
         except ValueError as error:
             raise RequestError(f"trainer.{error}") from error
         self.learner = learner
@@ -76,41 +76,41 @@ class Online(Trainer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return rounding_notes("trainer.games", self._asked, self.games)
+        return describe_rounding("trainer.games", self._asked, self.games)
 
     def check(self, context: TrainingContext) -> None:
-        self._prepared(context)
+        self._prepare(context)
 
-    def train(self, context: TrainingContext) -> Trained:
+    def train(self, context: TrainingContext) -> TrainingOutcome:
         """Learn from the games that the archive has and play those it lacks."""
-        experiment, learner = self._prepared(context)
+        experiment, learner = self._prepare(context)
         run_id, archive = experiment.run_id, experiment.archive
-        begun = archive.run(run_id)
-        if begun is not None and differences(begun, experiment.code):
+        begun = archive.find_run(run_id)
+        if begun is not None and describe_differences(begun, experiment.code):
             logger.warning("run %s was begun by other code: this code may learn something else from its games", run_id)
-        with contribute(experiment, context.command) as contribution:
+        with record_contribution(experiment, context.command) as contribution:
             training = _OnlineTraining(experiment, learner, context)
             training.run()
             contribution.games = training.written
-        left = experiment.games_left(self.games)
+        left = experiment.count_missing_games(self.games)
         learned = None if left or training.stopped else learner.policy(training.state.knowledge)
-        curve = learning_curve(archive, run_id, self.games, context.curve_block)
-        return Trained(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
+        curve = compute_learning_curve(archive, run_id, self.games, context.curve_block)
+        return TrainingOutcome(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
 
-    def _prepared(self, context: TrainingContext) -> tuple[Experiment, Learner]:
-        spec = self._spec(context)
+    def _prepare(self, context: TrainingContext) -> tuple[Experiment, Learner]:
+        spec = self._build_run_spec(context)
         learner = spec.agents[LEARNER].build()
         if not isinstance(learner, Learner):
             raise RequestError(
                 f"trainer '{context.name}': {self.learner['_target_']} is not a Learner "
                 "(see agents/learning/learner.py)"
             )
-        return prepare(context.request(spec, self.games)), learner
+        return prepare_experiment(context.build_request(spec, self.games)), learner
 
-    def _spec(self, context: TrainingContext) -> RunSpec:
+    def _build_run_spec(self, context: TrainingContext) -> RunSpec:
         return RunSpec(
             rules=context.rules,
-            agents=(self._learner(context), context.agent(self.opponent, "trainer.opponent")),
+            agents=(self._build_learner_spec(context), context.build_agent(self.opponent, "trainer.opponent")),
             pairings=((LEARNER, OPPONENT) if self.learner_seat == 0 else (OPPONENT, LEARNER),),
             seed=context.seed,
             opening_plies=0,
@@ -118,11 +118,11 @@ class Online(Trainer):
             learner=LEARNER,
         )
 
-    def _learner(self, context: TrainingContext) -> AgentSpec:
+    def _build_learner_spec(self, context: TrainingContext) -> AgentSpec:
         """The learner, labelled with those of its parameters that differ from the trainer's yaml."""
         trainer = context.name
-        own = settings_of("trainer", trainer).get("learner", {}) if trainer in names("trainer") else {}
-        changed = label_of("", dict(self.learner), own).strip("()")
+        own = load_option("trainer", trainer).get("learner", {}) if trainer in list_options("trainer") else {}
+        changed = format_label("", dict(self.learner), own).strip("()")
         label = f"{trainer}({','.join(['training', *([changed] if changed else [])])})"
         if not LABEL.fullmatch(label):
             label = f"{trainer}(training,{hashlib.sha256(changed.encode()).hexdigest()[:12]})"
@@ -147,12 +147,12 @@ class _OnlineTraining:
     def run(self) -> None:
         """Learn from all games in their order, and play those that the archive lacks when it is their turn."""
         games = self._experiment.request.games
-        if self._progress and self._experiment.games_left(games):
-            self._progress.start(self._experiment.games_left(games))
-        reached, end_pair = 0, games // self._spec.games_a_pair
-        for first, end in self._experiment.missing(games):
+        if self._progress and self._experiment.count_missing_games(games):
+            self._progress.start(self._experiment.count_missing_games(games))
+        reached, end_pair = 0, games // self._spec.games_per_pair
+        for first, end in self._experiment.missing_units(games):
             self._learn_logged(reached, first)
-            self._play(first, end)
+            self._play_missing(first, end)
             reached = end
         self._learn_logged(reached, end_pair)
 
@@ -160,34 +160,34 @@ class _OnlineTraining:
         """Learn from pairs that the archive holds."""
         if first_pair == end_pair:
             return
-        for first, games in logged(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
-            if self._stopping():
+        for first, games in read_pairs(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
+            if self._is_stopping():
                 return
-            self.state.learn(games, self._games_from(first))
+            self.state.learn(games, self._select_games(first))
 
-    def _play(self, first_pair: int, end_pair: int) -> None:
+    def _play_missing(self, first_pair: int, end_pair: int) -> None:
         """Play pairs that the archive lacks, learn from them and write them. A unit is a pair: there is one pairing."""
-        total = self._experiment.line.end_of(self._experiment.request.games)
+        total = self._experiment.unit_line.count_units(self._experiment.request.games)
         with RangeWriter(self._experiment, first_pair, total) as writer:
-            while first_pair < end_pair and not self._stopping():
-                pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
-                games = self._block(first_pair, pairs)
+            while first_pair < end_pair and not self._is_stopping():
+                pairs, started = min(self._pace.next_pair_count(0), end_pair - first_pair), time.perf_counter()
+                games = self._play_block(first_pair, pairs)
                 self._pace.update(0, pairs, time.perf_counter() - started)
-                block = Block(0, first_pair, 0, games, self._spec.games_a_pair == 2)
+                block = Block(0, first_pair, 0, games, self._spec.games_per_pair == 2)
                 first_pair += pairs
                 writer.add(first_pair, [block])
                 if self._progress:
                     self._progress.advance(len(games.plies))
-        self.written += writer.games
+        self.written += writer.games_written
 
-    def _stopping(self) -> bool:
+    def _is_stopping(self) -> bool:
         self.stopped = self.stopped or self._stop.is_set()
         return self.stopped
 
-    def _block(self, first_pair: int, pairs: int) -> Games:
+    def _play_block(self, first_pair: int, pairs: int) -> Games:
         """Play consecutive pairs and learn from each game before the next."""
-        column, end = 0, pairs * self._spec.games_a_pair
-        buffers, training_games = GameBuffers.around(Games.zeros(end)), self._games_from(first_pair)
+        column, end = 0, pairs * self._spec.games_per_pair
+        buffers, training_games = GameBuffers.from_games(Games.zeros(end)), self._select_games(first_pair)
         while column < end:
             column, room = self._play_compiled(training_games, (column, end), buffers)
             if not room:
@@ -201,7 +201,7 @@ class _OnlineTraining:
         self, training_games: TrainingGames, span: tuple[int, int], buffers: GameBuffers
     ) -> tuple[int, bool]:
         """Play as many games as one kernel call can: the column after the last, and whether there is room for more."""
-        opponent = self._experiment.engine.player(OPPONENT)
+        opponent = self._experiment.engine.get_player(OPPONENT)
         if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents
             return span[0], True
         buffers.finished[0] = span[0]
@@ -221,13 +221,15 @@ class _OnlineTraining:
         """Play one game by the engine, which takes any opponent, and learn from it."""
         engine = self._experiment.engine
         engine.replace_player(LEARNER, self.state.player)
-        pair, game = divmod(column, training_games.games_a_pair)
-        played = Games.zeros(training_games.games_a_pair)
-        engine.play_game(Order(0, training_games.first_pair + pair, 1), game, played)
+        pair, game = divmod(column, training_games.games_per_pair)
+        played = Games.zeros(training_games.games_per_pair)
+        engine.play_half(PairRange(0, training_games.first_pair + pair, 1), game, played)
         for whole, part in zip(games, played, strict=True):
             whole[..., column] = part[..., game]
         self.state.learn(games, training_games, column, column + 1)
 
-    def _games_from(self, first_pair: int) -> TrainingGames:
+    def _select_games(self, first_pair: int) -> TrainingGames:
         spec = self._spec
-        return TrainingGames(run_word(spec.run_id), first_pair, spec.games_a_pair, spec.pairings[0].index(LEARNER))
+        return TrainingGames(
+            run_id_to_number(spec.run_id), first_pair, spec.games_per_pair, spec.pairings[0].index(LEARNER)
+        )

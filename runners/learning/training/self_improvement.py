@@ -17,32 +17,32 @@ import polars as pl
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from agents.base.parameters import check_fields, checked_whole
-from agents.learning.evolution import seed_of_games
+from agents.base.parameters import check_fields, check_integer
+from agents.learning.evolution import compute_run_seed
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings, Evaluator
-from analytics.policies.derived.dataset import TABLE, GameStream
-from analytics.questions.selection import select
+from analytics.exact.annotate import AnnotationOptions, GameSolver
+from analytics.policies.derived.dataset import ID_RANGES_TABLE, GameStream
+from analytics.questions.selection import select_games
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.policy_cards import PolicyCard
 from analytics.tables.derived.exact_values import ExactValues
 from quarto.batch import GAME_BITS
-from quarto.errors import RequestError, nearest
-from runners.arena.experiment import prepare
-from runners.arena.request import Request
+from quarto.errors import RequestError, describe_valid_names
+from runners.arena.experiment import prepare_experiment
+from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.config.agents import parse_label
-from runners.config.options import KIND_GROUP, settings_of
+from runners.config.options import KIND_GROUP, load_option
 from runners.config.schemas import OpeningPlies
-from runners.learning.training.derive import BuildRequest, build, code_of, derivation_of
-from runners.learning.training.derive import prepare as prepare_build
-from runners.learning.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
+from runners.learning.training.derive import BuildRequest, build_kind, build_policy, compute_kind_code
+from runners.learning.training.derive import prepare_build as prepare_build
+from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome, TrainingRuns
 
 GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]
-STRENGTH = {
+STRENGTH_SCHEMA = {
     **dict.fromkeys(("generation", "games"), pl.Int64),
     **dict.fromkeys(("player", "opponent", "run_id"), pl.String),
     **dict.fromkeys(("wins", "draws", "losses"), pl.Int64),
@@ -58,7 +58,7 @@ class SelfImprovement(Trainer):
     Raises ``RequestError`` for an invalid value.
     """
 
-    extent: ClassVar[str] = "generations"
+    length_key: ClassVar[str] = "generations"
 
     kind: str
     first: str
@@ -75,7 +75,7 @@ class SelfImprovement(Trainer):
     def __post_init__(self) -> None:
         try:
             check_fields(self)
-            checked_whole("regret_games", self.regret_games, 0, self.strength_games)
+            check_integer("regret_games", self.regret_games, 0, self.strength_games)
         except ValueError as error:
             raise RequestError(f"trainer.{error}") from error
         if isinstance(self.opponents, str) or not isinstance(self.opponents, Sequence) or not self.opponents:
@@ -83,23 +83,25 @@ class SelfImprovement(Trainer):
         for key in ("kind", "first", "player"):
             if not isinstance(getattr(self, key), str):
                 raise RequestError(f"trainer.{key}={getattr(self, key)!r} is not NAME or NAME(parameter=value,…)")
-        derivation_of(*self.derivation, trusted=True)  # a yaml names its class
+        build_kind(*self.kind_settings, trusted=True)  # a yaml names its class
 
     @property
-    def derivation(self) -> tuple[str, dict[str, Any]]:
+    def kind_settings(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
         name, parameters = parse_label(self.kind, "trainer.kind")
-        own = settings_of(KIND_GROUP, name)
+        own = load_option(KIND_GROUP, name)
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
             if key not in valid:
-                raise RequestError(f"trainer.kind={self.kind}: {name} has no parameter {key!r}{nearest(key, valid)}")
+                raise RequestError(
+                    f"trainer.kind={self.kind}: {name} has no parameter {key!r}{describe_valid_names(key, valid)}"
+                )
         return name, own | parameters
 
     def check(self, context: TrainingContext) -> None:
         _SelfImprovementTraining(self, context).check()
 
-    def train(self, context: TrainingContext) -> Trained:
+    def train(self, context: TrainingContext) -> TrainingOutcome:
         return _SelfImprovementTraining(self, context).run()
 
 
@@ -108,8 +110,8 @@ class _SelfImprovementTraining:
 
     def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
         self._plan, self._context = plan, context
-        self._opponents = [context.agent(entry, "trainer.opponents") for entry in plan.opponents]
-        self._first = context.agent(plan.first, "trainer.first")
+        self._opponents = [context.build_agent(entry, "trainer.opponents") for entry in plan.opponents]
+        self._first = context.build_agent(plan.first, "trainer.first")
         self._runs = TrainingRuns(
             context, (plan.generations + 1) * len(self._opponents) * plan.strength_games + plan.generations * plan.games
         )
@@ -118,103 +120,109 @@ class _SelfImprovementTraining:
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
-        policy_store.check_name(self._name(self._plan.generations))
+        policy_store.check_name(self._policy_name(self._plan.generations))
         agent, _ = parse_label(self._plan.player, "trainer.player")
-        if "policy" not in settings_of("agent", agent):
+        if "policy" not in load_option("agent", agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
-        self._context.agent(self._plan.player, "trainer.player").build()
-        prepare(self._strength_request(self._first))
-        prepare(self._self_play_request(0, self._first))
+        self._context.build_agent(self._plan.player, "trainer.player").build()
+        prepare_experiment(self._build_strength_request(self._first))
+        prepare_experiment(self._build_self_play_request(0, self._first))
 
-    def run(self) -> Trained:
+    def run(self) -> TrainingOutcome:
         plan = self._plan
         card: PolicyCard | None = None
         for generation in range(plan.generations + 1):
-            card = self._derive(generation) if generation else None
-            if not self._measure(generation) or (generation < plan.generations and not self._practise(generation)):
+            card = self._derive_policy(generation) if generation else None
+            if not self._measure_strength(generation) or (
+                generation < plan.generations and not self._play_self(generation)
+            ):
                 card = None
                 break
-        return self._trained(card)
+        return self._build_outcome(card)
 
-    def _trained(self, card: PolicyCard | None) -> Trained:
+    def _build_outcome(self, card: PolicyCard | None) -> TrainingOutcome:
         """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
         archive = Archive.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
-        strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
-        tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
-        return Trained(
+        strength = pl.DataFrame(self._strength, schema=STRENGTH_SCHEMA, orient="row")
+        tables = {"strength": strength} | (
+            {ID_RANGES_TABLE: policy_store.read_table(archive, card, ID_RANGES_TABLE)} if card else {}
+        )
+        return TrainingOutcome(
             policy=policy,
             run_ids=tuple(card.learned["run_ids"] if card else self._learned_from),
             games=card.learned["games"] if card else len(self._learned_from) * self._plan.games,
             played=self._runs.played,
             seconds=self._runs.seconds,
-            curve=curve_of(strength),
+            curve=build_curve(strength),
             tables=tables,
             origin={key: card.learned[key] for key in ("where", "checksums", "derivation")} if card else {},
         )
 
-    def _name(self, generation: int) -> str:
+    def _policy_name(self, generation: int) -> str:
         """The name of a generation's policy."""
         return f"{self._context.policy}-{generation}"
 
-    def _player(self, generation: int, label: str) -> AgentSpec:
+    def _build_player(self, generation: int, label: str) -> AgentSpec:
         """The player of a generation: ``first`` in generation 0, later the agent ``label`` with its policy."""
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
-        entry = {"agent": agent, **parameters, "policy": self._name(generation)}
-        return self._context.agent(entry, "trainer.player")
+        entry = {"agent": agent, **parameters, "policy": self._policy_name(generation)}
+        return self._context.build_agent(entry, "trainer.player")
 
-    def _measure(self, generation: int) -> bool:
+    def _measure_strength(self, generation: int) -> bool:
         """Play against every opponent; false if ``stop`` was set before all games were played."""
-        player = self._player(generation, "policy")
-        outcome = self._runs.carry_out(self._strength_request(player))
+        player = self._build_player(generation, "policy")
+        outcome = self._runs.carry_out(self._build_strength_request(player))
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
-        judged = self._judged(outcome.run_id)
+        judged = self._measure_regret(outcome.run_id)
         for pairing, (opponent, result) in enumerate(zip(self._opponents, outcome.results, strict=True)):
             counts, regret = (result.wins, result.draws, result.losses), judged.get(pairing, PlayerRegret())
             row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *result.score)
             self._strength.append((*row, regret.mean, regret.decisions))
         return True
 
-    def _judged(self, run_id: str) -> dict[int, PlayerRegret]:
+    def _measure_regret(self, run_id: str) -> dict[int, PlayerRegret]:
         """The player's exact regret against each opponent, if games are to be judged."""
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
         archive = Archive.open(self._context.storage.root)
-        return regret_of_first(archive, run_id, self._plan.regret_games, self._context.threads)
+        return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
 
-    def _practise(self, generation: int) -> bool:
+    def _play_self(self, generation: int) -> bool:
         """Play the games to learn from; false if ``stop`` was set before all were played."""
-        outcome = self._runs.carry_out(self._self_play_request(generation, self._player(generation, self._plan.player)))
+        outcome = self._runs.carry_out(
+            self._build_self_play_request(generation, self._build_player(generation, self._plan.player))
+        )
         if outcome is None:
             return False
         self._learned_from.append(outcome.run_id)
         return True
 
-    def _derive(self, generation: int) -> PolicyCard:
+    def _derive_policy(self, generation: int) -> PolicyCard:
         """The policy of a generation, derived from the games before it unless it is stored already."""
         plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
-        kind, settings = plan.derivation
+        kind, settings = plan.kind_settings
         request = BuildRequest(
             kind=kind,
             settings=settings,
-            name=self._name(generation),
+            name=self._policy_name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
             threads=context.threads,
             root=context.storage.root,
             command=context.command,
             executor=context.executor,
         )
-        known = policy_store.named(Archive.open(context.storage.root), request.name)
-        if known and known.learned["training"] == request.training and known.code == code_of(settings):
+        known = policy_store.find_by_name(Archive.open(context.storage.root), request.name)
+        if known and known.learned["training"] == request.training_id and known.code == compute_kind_code(settings):
             return known
-        return build(prepare_build(request))
+        return build_policy(prepare_build(request))
 
-    def _strength_request(self, player: AgentSpec) -> Request:
+    def _build_strength_request(self, player: AgentSpec) -> RunRequest:
         """The run of the player against each opponent. The openings and the randomness are the same in all generations.
 
         Without openings, two deterministic players would play the same game over and over.
@@ -222,22 +230,24 @@ class _SelfImprovementTraining:
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
         opening = self._plan.strength_opening_plies
-        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=opening)
-        return self._context.request(spec, self._plan.strength_games)
+        spec = RunSpec(self._context.rules, agents, pairings, self._run_seed(0), opening_plies=opening)
+        return self._context.build_request(spec, self._plan.strength_games)
 
-    def _self_play_request(self, generation: int, player: AgentSpec) -> Request:
+    def _build_self_play_request(self, generation: int, player: AgentSpec) -> RunRequest:
         """The run of the player against itself."""
         spec = RunSpec(
-            self._context.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
+            self._context.rules, (player, player), ((0, 1),), self._run_seed(generation + 1), self._plan.opening_plies
         )
-        return self._context.request(spec, self._plan.games)
+        return self._context.build_request(spec, self._plan.games)
 
-    def _seed(self, number: int) -> int:
+    def _run_seed(self, number: int) -> int:
         """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
-        return seed_of_games(self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
+        return compute_run_seed(
+            self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games
+        )
 
 
-def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
+def build_curve(strength: pl.DataFrame) -> pl.DataFrame:
     """A row a generation: games learned from, mean score against all opponents and mean regret of a decision.
 
     Then each score with its interval.
@@ -252,7 +262,7 @@ def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
 
 
 FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
-MEGABYTES = 64.0
+TABLE_MEGABYTES = 64.0
 
 
 class PlayerRegret(NamedTuple):
@@ -267,7 +277,7 @@ class PlayerRegret(NamedTuple):
         return self.total / self.decisions if self.decisions else None
 
 
-def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
+def measure_first_agent_regret(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
     """The regret of the first agent of each pairing in its first ``games`` games, by pairing.
 
     Gifts and placements on boards with ``FROM_PIECES`` pieces or more count, if they were chosen. The rules must be
@@ -276,12 +286,12 @@ def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> 
     found: dict[int, PlayerRegret] = {}
     with open_archive(archive.root) as opened:
         number = f"game_id % {1 << GAME_BITS}"
-        stream = GameStream(select(opened, f"run_id = '{run_id}' AND {number} < {games}"))
-        evaluator = Evaluator(stream.rules, AnnotationSettings(threads=threads, megabytes=MEGABYTES))
-        for _, part in stream.parts():
+        stream = GameStream(select_games(opened, f"run_id = '{run_id}' AND {number} < {games}"))
+        evaluator = GameSolver(stream.rules, AnnotationOptions(threads=threads, megabytes=TABLE_MEGABYTES))
+        for _, part in stream.read_blocks():
             first = np.maximum(part.opening, FROM_PIECES).astype(np.int8)
-            values = evaluator.values(part.games, first, False, lambda _games: None)
-            given_up, decided = losses_of(part, first, values)
+            values = evaluator.solve_games(part.games, first, False, lambda _games: None)
+            given_up, decided = compute_first_agent_losses(part, first, values)
             for pairing in np.unique(part.pairing).tolist():
                 rows = part.pairing == pairing
                 before = found.get(pairing, PlayerRegret())
@@ -290,7 +300,7 @@ def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> 
     return found
 
 
-def losses_of(
+def compute_first_agent_losses(
     part: RangeGames, first: NDArray[np.int8], values: ExactValues
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Half-points given up and decisions made by each pairing's first agent from ply ``first`` [G] on: both [G]."""

@@ -16,13 +16,13 @@ from agents.learning.policy import Policy
 from analytics.policies.relearn import CURVE_BLOCK
 from quarto.rules import Rules
 from runners.arena.executors.base import THREADS, Executor
-from runners.arena.experiment import prepare
-from runners.arena.playing import Outcome, carry_out
+from runners.arena.experiment import prepare_experiment
+from runners.arena.playing import RunOutcome, execute_experiment
 from runners.arena.progress import Progress
-from runners.arena.request import Request
+from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.arena.storage import ArchiveSettings
-from runners.config.agents import agent_of
+from runners.arena.storage import ArchiveOptions
+from runners.config.agents import agent_from_entry
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class TrainingContext:
     rules: Rules
     seed: int
     threads: int
-    storage: ArchiveSettings
+    storage: ArchiveOptions
     command: str  # as it was typed
     stop: threading.Event
     progress: Progress | None
@@ -44,22 +44,22 @@ class TrainingContext:
     executor: Executor = THREADS
     trusted: bool = False  # the user named the trainer's agents: they may run other people's code
 
-    def agent(self, entry: Any, key: str) -> AgentSpec:
+    def build_agent(self, entry: Any, key: str) -> AgentSpec:
         """The agent that an entry of the trainer's settings describes; ``key`` is that of the entry, for messages.
 
         Raises ``RequestError`` for an agent that does not exist.
         """
-        return agent_of(entry, self.storage.root, key, self.trusted)
+        return agent_from_entry(entry, self.storage.root, key, self.trusted)
 
-    def request(self, spec: RunSpec, games: int) -> Request:
+    def build_request(self, spec: RunSpec, games: int) -> RunRequest:
         """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
         spec = replace(spec, training=True)
-        games += games % spec.games_a_pair
-        return Request(spec, games, self.threads, self.storage, self.progress is not None, executor=self.executor)
+        games += games % spec.games_per_pair
+        return RunRequest(spec, games, self.threads, self.storage, self.progress is not None, executor=self.executor)
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingOutcome:
     """The result of a training."""
 
     policy: Policy | None  # None: interrupted before there was one
@@ -75,10 +75,10 @@ class Trained:
 class Trainer(ABC):
     """Trains a policy. The games it plays are in the archive, from which a stopped training goes on."""
 
-    extent: ClassVar[str | None] = (
+    length_key: ClassVar[str | None] = (
         None  # the parameter for the length, if more of it is the same training, gone on with
     )
-    sequential: ClassVar[str | None] = None  # why its games are played one after the other, by whatever executor
+    sequential_reason: ClassVar[str | None] = None  # why its games are played one after the other, by whatever executor
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class Trainer(ABC):
         """Raises ``RequestError`` if ``train`` would; nothing is made or played."""
 
     @abstractmethod
-    def train(self, context: TrainingContext) -> Trained:
+    def train(self, context: TrainingContext) -> TrainingOutcome:
         """Train until done or until ``context.stop`` is set.
 
         Raises ``RequestError`` for an invalid context, before anything is played, and ``FailureError`` when the disk
@@ -116,16 +116,16 @@ class TrainingRuns:
         """Since the training began in this session."""
         return time.perf_counter() - self._started
 
-    def carry_out(self, request: Request) -> Outcome | None:
+    def carry_out(self, request: RunRequest) -> RunOutcome | None:
         """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
-        experiment, stop = prepare(request), self._context.stop
+        experiment, stop = prepare_experiment(request), self._context.stop
         for note in experiment.request.notes[len(request.notes) :]:  # other code began the run
             if not self._told:
                 logger.warning("%s (said once for all runs of the training)", note)
                 self._told = True
-        if experiment.games_left(request.games) and stop.is_set():
+        if experiment.count_missing_games(request.games) and stop.is_set():
             return None
-        outcome = carry_out(experiment, self._context.command, stop, self)
+        outcome = execute_experiment(experiment, self._context.command, stop, self)
         self.played += outcome.played
         self._asked += request.games * len(request.spec.pairings)
         if self._asked > self._counted:  # found in the archive, whichever process played them
@@ -135,9 +135,9 @@ class TrainingRuns:
     def start(self, games: int) -> None:
         """Do nothing: the count began with the training."""
 
-    def idle(self, turns: int) -> None:
+    def report_turns(self, turns: int) -> None:
         if self._context.progress:
-            self._context.progress.idle(turns)
+            self._context.progress.report_turns(turns)
 
     def advance(self, games: int) -> None:
         self._counted += games

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from analytics.exchange.text import UNKNOWN, Tags, parse_tags
+from analytics.exchange.text import UNKNOWN_AGENT, Tags, parse_tags
 from quarto.errors import RequestError
 from quarto.notation import (
     CLASSIC_NAME,
@@ -21,18 +21,18 @@ from quarto.notation import (
 )
 from quarto.notation import parse_position as parsed
 from quarto.rules import CELLS, NONE, Rules
-from runners.play.dialogue import game_after
-from runners.play.game import Game, game_at
+from runners.play.dialogue import apply_decision
+from runners.play.game import Game, game_from_position
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import links
 from runners.web.archive.games import ArchivedGame
-from runners.web.pages import checked_words, whole
+from runners.web.pages import check_decision_words, parse_whole_number
 from runners.web.tiles import player_name
 
-PATH = "/analyse"
-MOST = 2 * CELLS + 1  # decisions of a game
-SECONDS = (5, 20, 60, 300)  # that a search may take, to choose from
-USUAL_SECONDS = 20
+ANALYSE_PATH = "/analyse"
+MAX_DECISIONS = 2 * CELLS + 1  # decisions of a game
+SEARCH_SECONDS = (5, 20, 60, 300)  # that a search may take, to choose from
+DEFAULT_SEARCH_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AnalysisLine:
     fork: int = 0  # decisions of the main line before the branch
     branch: tuple[str, ...] = ()  # instead of the rest of the main line
     at: int = 0  # decisions before what is shown
-    seconds: int = USUAL_SECONDS  # that a search may take
+    seconds: int = DEFAULT_SEARCH_SECONDS  # that a search may take
     logged: ArchivedGame | None = None  # the game of the archive that the main line is
     filters: Mapping[str, object] | None = None  # of the openings; None: this is about exact values
 
@@ -59,7 +59,7 @@ class AnalysisLine:
         """The game before each decision and after the last. Raises ``RequestError`` for an illegal one."""
         found = [self.start]
         for word in self.words:
-            found.append(game_after(word, found[-1]))
+            found.append(apply_decision(word, found[-1]))
         return found
 
     @property
@@ -77,15 +77,15 @@ class AnalysisLine:
         """The number of decisions at the beginning that nobody made."""
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 
-    def stepped(self, at: int) -> AnalysisLine:
+    def with_position(self, at: int) -> AnalysisLine:
         """The same line at another position, or at its nearest end."""
         return replace(self, at=min(max(at, 0), len(self.words)))
 
-    def chosen(self, word: str) -> AnalysisLine:
+    def with_decision(self, word: str) -> AnalysisLine:
         """The line after a decision in what is shown: the same if it is what follows, else a longer one or a branch."""
         words, at = self.words, self.at
         if at < len(words) and words[at] == word:
-            return self.stepped(at + 1)
+            return self.with_position(at + 1)
         if at < len(self.main) and self.main[:at] == words[:at] and self.main[at] == word:
             return replace(self, branch=(), fork=0, at=at + 1)
         if not self.branch and at == len(self.main) and self.logged is None:
@@ -93,7 +93,7 @@ class AnalysisLine:
         fork = min(at, self.fork) if self.branch else at
         return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
 
-    def without_branch(self) -> AnalysisLine:
+    def drop_branch(self) -> AnalysisLine:
         """The main line, where the branch leaves it."""
         return replace(self, branch=(), at=self.fork, fork=0)
 
@@ -101,52 +101,52 @@ class AnalysisLine:
     def url(self) -> str:
         """The address of the page that shows this position of the line."""
         if self.filters is not None:
-            return links.openings_page(text_of(self.game), **self.filters)
+            return links.openings_url(format_game_position(self.game), **self.filters)
         query: dict[str, object] = {
             "fork": self.fork if self.branch else None,
             "branch": ".".join(self.branch),
             "at": self.at or None,
-            "seconds": None if self.seconds == USUAL_SECONDS else self.seconds,
+            "seconds": None if self.seconds == DEFAULT_SEARCH_SECONDS else self.seconds,
         }
         if self.logged is not None:
             at_end = not self.branch and self.at == len(self.main)
-            page = links.game_page(self.logged.record.run_id, self.logged.game_id)
-            return links.address(page, query | {"at": None if at_end else self.at})
+            page = links.game_url(self.logged.record.run_id, self.logged.game_id)
+            return links.build_url(page, query | {"at": None if at_end else self.at})
         begins_empty = not self.start.plies and self.start.hand == NONE
-        start = text_of(self.start).rsplit(" " + self.rules.name, 1)[0]
+        start = format_game_position(self.start).rsplit(" " + self.rules.name, 1)[0]
         rules = None if self.rules.name == CLASSIC_NAME else self.rules.name
         main = {"rules": rules, "start": None if begins_empty else start, "line": ".".join(self.main)}
-        return links.address(PATH, main | query)
+        return links.build_url(ANALYSE_PATH, main | query)
 
 
-def parse_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
+def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
     """The line of an address. Raises ``RequestError`` naming what is wrong in it."""
-    rules = choices.rules(values.get("rules") or CLASSIC_NAME)
-    start = start_of(values["start"], rules) if values.get("start") else Game(rules)
-    return _at(AnalysisLine(rules, start, _words(values, "line")), values, "0")
+    rules = choices.load_rules(values.get("rules") or CLASSIC_NAME)
+    start = parse_start(values["start"], rules) if values.get("start") else Game(rules)
+    return _parse_branch_and_position(AnalysisLine(rules, start, _parse_decisions(values, "line")), values, "0")
 
 
-def line_of_game(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
+def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
     """A logged game, by default at its end; ``ply`` in an address is a number of plies. Raises as above."""
     rules, total = game.record.rules, len(game.plies)
-    line = AnalysisLine(rules, Game(rules), words_of(game.plies, NONE, rules), logged=game)
+    line = AnalysisLine(rules, Game(rules), format_decisions(game.plies, NONE, rules), logged=game)
     at = len(line.main)
     if values.get("ply"):
-        plies = min(whole(values, "ply"), total)
+        plies = min(parse_whole_number(values, "ply"), total)
         at = plies if rules.mover_chooses else min(at, 2 * plies + 1)
-    return _at(line, values, str(at))
+    return _parse_branch_and_position(line, values, str(at))
 
 
-def _at(line: AnalysisLine, values: Mapping[str, str], usual: str) -> AnalysisLine:
+def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], usual: str) -> AnalysisLine:
     """A line with the branch and the position of an address."""
-    line = replace(line, branch=_words(values, "branch"), seconds=_seconds(values))
-    fork = whole(values, "fork", len(line.main), "0")
+    line = replace(line, branch=_parse_decisions(values, "branch"), seconds=_parse_seconds(values))
+    fork = parse_whole_number(values, "fork", len(line.main), "0")
     line = replace(line, fork=fork if line.branch else 0)
     replace(line, branch=()).games  # noqa: B018  (the main line too must be legal)
-    return replace(line, at=whole(values, "at", len(line.words), usual))
+    return replace(line, at=parse_whole_number(values, "at", len(line.words), usual))
 
 
-def start_of(text: str, rules: Rules) -> Game:
+def parse_start(text: str, rules: Rules) -> Game:
     """The game that begins with a position in text form. Raises ``RequestError`` if it is none under these rules."""
     position, name = parsed(text)
     if name not in (CLASSIC_NAME, rules.name):
@@ -155,15 +155,15 @@ def start_of(text: str, rules: Rules) -> Game:
         raise RequestError(
             f"under rules {rules.name} the mover chooses the piece: write - for the hand ({text[:60]!r})"
         )
-    return game_at(position, rules)
+    return game_from_position(position, rules)
 
 
-def text_of(game: Game) -> str:
+def format_game_position(game: Game) -> str:
     """The position of a game in text form."""
     return format_position(game.position, game.rules.name)
 
 
-def words_of(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple[str, ...]:
+def format_decisions(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple[str, ...]:
     """The decisions of a game's plies, and of the gift after them unless it is NONE."""
     found: list[str] = []
     for piece, cell in plies:
@@ -174,26 +174,26 @@ def words_of(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple
     return (*found, format_piece(hand)) if hand != NONE else tuple(found)
 
 
-def _words(values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return words_in(values.get(name) or "", name, MOST)
+def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return parse_decision_words(values.get(name) or "", name, MAX_DECISIONS)
 
 
-def words_in(text: str, name: str, most: int) -> tuple[str, ...]:
+def parse_decision_words(text: str, name: str, most: int) -> tuple[str, ...]:
     """The decisions in the part of an address of this name. Raises ``RequestError`` for what cannot be one."""
-    return checked_words(name, text.split(".") if text else (), most)
+    return check_decision_words(name, text.split(".") if text else (), most)
 
 
-def _seconds(values: Mapping[str, str]) -> int:
-    text = values.get("seconds") or str(USUAL_SECONDS)
-    if text not in map(str, SECONDS):
-        raise RequestError(f"seconds {text[:20]!r} is not one of {', '.join(map(str, SECONDS))}")
+def _parse_seconds(values: Mapping[str, str]) -> int:
+    text = values.get("seconds") or str(DEFAULT_SEARCH_SECONDS)
+    if text not in map(str, SEARCH_SECONDS):
+        raise RequestError(f"seconds {text[:20]!r} is not one of {', '.join(map(str, SEARCH_SECONDS))}")
     return int(text)
 
 
-MOST_LINES = 200
+MAX_PASTED_LINES = 200
 
 
-class Pasted(NamedTuple):
+class PastedLine(NamedTuple):
     """A game or a position of a text, or the error in its line."""
 
     number: int  # of the line, from 1
@@ -202,7 +202,7 @@ class Pasted(NamedTuple):
     error: str = ""
 
 
-def read_pasted(text: str, rules_name: str, choices: AgentsAndRules) -> list[Pasted]:
+def parse_pasted_text(text: str, rules_name: str, choices: AgentsAndRules) -> list[PastedLine]:
     """The contents of a text, one game or position a line; empty lines and those that begin with # are skipped.
 
     ``rules_name`` are the rules where a line names none. Raises ``RequestError`` for a text without any, with too many,
@@ -214,32 +214,36 @@ def read_pasted(text: str, rules_name: str, choices: AgentsAndRules) -> list[Pas
         raise RequestError(
             "nothing was pasted: a position such as ...F/.3../..../.... 7, or a game such as F@b1 3@b2 7@c4"
         )
-    if len(wanted) > MOST_LINES:
-        raise RequestError(f"{len(wanted)} lines are more than {MOST_LINES}: qarena archive import takes any number")
+    if len(wanted) > MAX_PASTED_LINES:
+        raise RequestError(
+            f"{len(wanted)} lines are more than {MAX_PASTED_LINES}: qarena archive import takes any number"
+        )
     if len(wanted) == 1:
-        return [Pasted(wanted[0][0], _title(wanted[0][1]), read_line(wanted[0][1], rules_name, choices))]
-    return [_read(number, line, rules_name, choices) for number, line in wanted]
+        return [
+            PastedLine(wanted[0][0], _format_title(wanted[0][1]), parse_text_line(wanted[0][1], rules_name, choices))
+        ]
+    return [_parse_pasted_line(number, line, rules_name, choices) for number, line in wanted]
 
 
-def _read(number: int, text: str, rules_name: str, choices: AgentsAndRules) -> Pasted:
+def _parse_pasted_line(number: int, text: str, rules_name: str, choices: AgentsAndRules) -> PastedLine:
     try:
-        return Pasted(number, _title(text), read_line(text, rules_name, choices))
+        return PastedLine(number, _format_title(text), parse_text_line(text, rules_name, choices))
     except RequestError as error:
-        return Pasted(number, text[:60], None, str(error))
+        return PastedLine(number, text[:60], None, str(error))
 
 
-def _title(text: str) -> str:
+def _format_title(text: str) -> str:
     """The players of a game, if its tags name them, and the game."""
     size = text.rfind("]") + 1
     try:
         tags = parse_tags(text[:size], Tags())
     except RequestError:
         return text
-    players = "" if tags.agent_0 == tags.agent_1 == UNKNOWN else f"{tags.agent_0} and {tags.agent_1}: "
+    players = "" if tags.agent_0 == tags.agent_1 == UNKNOWN_AGENT else f"{tags.agent_0} and {tags.agent_1}: "
     return f"{players}{text[size:].strip()}"
 
 
-def read_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
+def parse_text_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
     """The line of one text, at the beginning of a finished game and at the end of any other.
 
     A game may stop anywhere, and end with a gift alone. Raises ``RequestError``.
@@ -249,14 +253,14 @@ def read_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLi
     rest = text[size:].strip()
     if "/" in rest:
         name = parse_position(rest)[1] if len(rest.split()) == 3 else tags.rules
-        rules = choices.rules(name)
-        return AnalysisLine(rules, start_of(rest, rules))
-    rules, words, hand = choices.rules(tags.rules), rest.split(), NONE
+        rules = choices.load_rules(name)
+        return AnalysisLine(rules, parse_start(rest, rules))
+    rules, words, hand = choices.load_rules(tags.rules), rest.split(), NONE
     if words and len(words[-1]) == 1 and not rules.mover_chooses:
         hand = parse_piece(words.pop())
     plies = parse_game(" ".join(words))
     if hand != NONE and hand in [piece for piece, _ in plies]:
         raise RequestError(f"the last gift {words!r} is on the board already (game {format_game(plies)!r})")
-    line = AnalysisLine(rules, Game(rules), words_of(plies, hand, rules))
+    line = AnalysisLine(rules, Game(rules), format_decisions(plies, hand, rules))
     finished = line.games[-1].ending is not None  # raises if a decision is illegal
-    return line if finished else line.stepped(len(line.words))
+    return line if finished else line.with_position(len(line.words))

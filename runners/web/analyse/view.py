@@ -8,14 +8,23 @@ from typing import NamedTuple
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
-from runners.exact.solve import VALUE_NAMES, best_first, cell_order
-from runners.play.game import Game, NextDecision, cells_text
-from runners.terminal.console import number_of
-from runners.web.analyse.line import AnalysisLine, words_of
-from runners.web.analyse.solving import SolvedPosition, Values
-from runners.web.archive.explorer import Played
+from runners.exact.solve import VALUE_NAMES, cell_sort_key, turn_sort_key
+from runners.play.game import Game, NextDecision, format_cells
+from runners.terminal.console import format_count
+from runners.web.analyse.line import AnalysisLine, format_decisions
+from runners.web.analyse.solving import AnalysisValues, SolvedPosition
+from runners.web.archive.explorer import DecisionResult
 from runners.web.archive.games import LoggedThoughts
-from runners.web.tiles import MISTAKES, Badge, DecisionTile, LineStep, filled_cell, kind_of, named, taken_piece
+from runners.web.tiles import (
+    MISTAKE_MARKS,
+    Badge,
+    DecisionTile,
+    LineStep,
+    build_filled_cell_tile,
+    build_taken_piece_tile,
+    describe_piece,
+    value_css_class,
+)
 
 
 class TurnsTable(NamedTuple):
@@ -25,7 +34,7 @@ class TurnsTable(NamedTuple):
     rows: list[tuple[str, str, Badge, int | None, list[Badge | None]]]  # cell, page, its best, its safe gifts, by piece
 
 
-def badge(value: int, distance: int | None) -> Badge:
+def build_badge(value: int, distance: int | None) -> Badge:
     """The badge of a value, 1, 0 or -1, and of the number of placements until the end, None where it is not known."""
     kind = VALUE_NAMES[value]
     if value == 0 or distance is None:
@@ -36,21 +45,21 @@ def badge(value: int, distance: int | None) -> Badge:
 Badges = Mapping[str, Badge]  # by decision, and by piece where the mover chooses one first
 
 
-def exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
+def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
     """The value of each decision; a cell is the bluer the more gifts after it keep the value."""
     found: dict[str, Badge] = {}
-    kept = _kept_shares(solution) if solution else {}
-    for turn in sorted(solution.turns if solution else (), key=best_first):
+    kept = _compute_kept_shares(solution) if solution else {}
+    for turn in sorted(solution.turns if solution else (), key=turn_sort_key):
         piece = "" if turn.gift == NONE else format_piece(turn.gift)
         cell = "" if turn.cell == NONE else format_cell(turn.cell)
         both = (piece, cell, f"{piece}@{cell}")
-        for name in {NextDecision.GIFT: both[:1], NextDecision.PLACEMENT: both[1:2]}.get(game.asked, both):
+        for name in {NextDecision.GIFT: both[:1], NextDecision.PLACEMENT: both[1:2]}.get(game.next_decision, both):
             tint = kept.get(turn.cell) if name != piece else None
-            found.setdefault(name, badge(turn.value, turn.distance)._replace(tint=tint))
+            found.setdefault(name, build_badge(turn.value, turn.distance)._replace(tint=tint))
     return found
 
 
-def played_badges(played: Mapping[str, Played]) -> dict[str, Badge]:
+def build_frequency_badges(played: Mapping[str, DecisionResult]) -> dict[str, Badge]:
     """How often each decision was made, and its score."""
     return {
         name: Badge(
@@ -63,7 +72,7 @@ def played_badges(played: Mapping[str, Played]) -> dict[str, Badge]:
     }
 
 
-def _kept_shares(solution: Solution) -> dict[int, float]:
+def _compute_kept_shares(solution: Solution) -> dict[int, float]:
     """For each cell the share of its gifts that keep the value of the position, where they differ."""
     by_cell: dict[int, list[bool]] = {}
     for turn in solution.turns:
@@ -73,36 +82,36 @@ def _kept_shares(solution: Solution) -> dict[int, float]:
     return shares if len({*shares.values()}) > 1 else {}
 
 
-def tiles(line: AnalysisLine, badges: Badges, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
+def build_tiles(line: AnalysisLine, badges: Badges, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
     """The cells and the pieces of a position of a line; ``chosen`` is the piece to place where the mover chooses."""
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
-        [_cell(line, cell, badges, following, chosen) for cell in range(CELLS)],
-        [_piece(line, piece, badges, following, chosen) for piece in range(PIECES)],
+        [_build_cell_tile(line, cell, badges, following, chosen) for cell in range(CELLS)],
+        [_build_piece_tile(line, piece, badges, following, chosen) for piece in range(PIECES)],
     )
 
 
-def _cell(line: AnalysisLine, cell: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
+def _build_cell_tile(line: AnalysisLine, cell: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
     game, name = line.game, format_cell(cell)
-    filled = filled_cell(game, cell)
+    filled = build_filled_cell_tile(game, cell)
     if filled is not None:
         return filled
-    word = name if game.asked is NextDecision.PLACEMENT else ""
-    if game.asked is NextDecision.PLY and chosen != NONE:
+    word = name if game.next_decision is NextDecision.PLACEMENT else ""
+    if game.next_decision is NextDecision.PLY and chosen != NONE:
         word = f"{format_piece(chosen)}@{name}"
     shown = badges.get(word or name)
     label = f"{name}, empty{f': {shown.words}' if shown else ''}"
-    href = line.chosen(word).url if word else ""
+    href = line.with_decision(word).url if word else ""
     return DecisionTile(name, NONE, label, href=href, badge=shown, played=bool(word) and word == following)
 
 
-def _piece(line: AnalysisLine, piece: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
-    game, name, taken = line.game, format_piece(piece), taken_piece(line.game, piece)
-    if taken is not None or game.asked not in (NextDecision.GIFT, NextDecision.PLY):
-        return taken or DecisionTile(name, piece, named(piece))
-    gives, shown = game.asked is NextDecision.GIFT, badges.get(name)
-    label = f"{'Give' if gives else 'Place'} {named(piece)}{f': {shown.words}' if shown else ''}"
-    href = line.chosen(name).url if gives else f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
+def _build_piece_tile(line: AnalysisLine, piece: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
+    game, name, taken = line.game, format_piece(piece), build_taken_piece_tile(line.game, piece)
+    if taken is not None or game.next_decision not in (NextDecision.GIFT, NextDecision.PLY):
+        return taken or DecisionTile(name, piece, describe_piece(piece))
+    gives, shown = game.next_decision is NextDecision.GIFT, badges.get(name)
+    label = f"{'Give' if gives else 'Place'} {describe_piece(piece)}{f': {shown.words}' if shown else ''}"
+    href = line.with_decision(name).url if gives else f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
     played = name == following if gives else following.startswith(f"{name}@")
     return DecisionTile(
         name, piece, label, href=href, badge=shown, played=played, held="hand" if piece == chosen else "left"
@@ -117,7 +126,7 @@ class BestStep(NamedTuple):
     href: str
 
 
-def best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
+def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
     """The line in which both sides play best from the position that is shown."""
     found: list[BestStep] = []
     for game in solved.best_line if solved else ():
@@ -125,38 +134,38 @@ def best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestSt
         gave = len(game.plies) == len(before.plies)
         piece, cell = (game.hand, "") if gave else (game.plies[-1][0], format_cell(game.plies[-1][1]))
         word = format_piece(piece) if gave else f"{format_piece(piece)}@{cell}" if line.rules.mover_chooses else cell
-        line = line.chosen(word)
+        line = line.with_decision(word)
         found.append(BestStep(piece, cell, line.url))
     return found
 
 
-def turns_of(line: AnalysisLine, solved: SolvedPosition | None) -> TurnsTable | None:
+def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> TurnsTable | None:
     """The table of turns, where a placement is to be decided and its gift with it."""
     game = line.game
     if solved is None or not solved.solution.turns or solved.solution.turns[0].cell == NONE:
         return None
     solution = solved.solution
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
-    for turn in sorted(solution.turns, key=best_first):
+    for turn in sorted(solution.turns, key=turn_sort_key):
         by_cell.setdefault(turn.cell, {})[turn.gift] = turn
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     rows = []
-    for cell in sorted(by_cell, key=lambda each: cell_order(list(by_cell[each].values()))):
+    for cell in sorted(by_cell, key=lambda each: cell_sort_key(list(by_cell[each].values()))):
         turns = by_cell[cell]
         first = next(iter(turns.values()))
-        of_pieces = [badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
+        of_pieces = [build_badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
         name = format_cell(cell)
-        word = name if game.asked is NextDecision.PLACEMENT else f"{format_piece(first.gift)}@{name}"
-        count = solved.safe_after.get(cell) if first.gift != NONE else None
-        rows.append((name, line.chosen(word).url, badge(first.value, first.distance), count, of_pieces))
+        word = name if game.next_decision is NextDecision.PLACEMENT else f"{format_piece(first.gift)}@{name}"
+        count = solved.safe_gifts_after.get(cell) if first.gift != NONE else None
+        rows.append((name, line.with_decision(word).url, build_badge(first.value, first.distance), count, of_pieces))
     return TurnsTable([format_piece(piece) for piece in pieces], rows)
 
 
-def gifts_text(game: Game, solved: SolvedPosition | None) -> str:
+def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
     """The share of the gifts that are safe and of those that keep the value."""
-    if game.asked is not NextDecision.GIFT or solved is None:
+    if game.next_decision is not NextDecision.GIFT or solved is None:
         return ""
-    solution, left, safe = solved.solution, len(game.left), solved.safe.bit_count()
+    solution, left, safe = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
     text = f"Safe gifts: {safe} of {left} ({100 * safe / left:.0f} %)"
     if not solution.turns:
         return f"{text}."
@@ -164,44 +173,44 @@ def gifts_text(game: Game, solved: SolvedPosition | None) -> str:
     return f"{text}. Gifts that keep the value: {kept} of {left}."
 
 
-def sentence(line: AnalysisLine, solution: Solution | None) -> str:
+def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
     """The next decision, whose it is, and the value of the position."""
     game = line.game
-    if game.asked is NextDecision.NOTHING:
+    if game.next_decision is NextDecision.NOTHING:
         if game.lines:
-            return f"{line.names[game.winner]} has won: {'; '.join(cells_text(each) for each in game.lines)}."
+            return f"{line.names[game.winner]} has won: {'; '.join(format_cells(each) for each in game.lines)}."
         return "A draw: the board is full and no line is finished."
     deed = {
         NextDecision.GIFT: "to give a piece",
         NextDecision.PLACEMENT: f"to place {format_piece(game.hand) if game.hand != NONE else ''}",
         NextDecision.PLY: "to choose a piece and place it",
-    }[game.asked]
-    value = f": {badge(solution.value, solution.distance).words}" if solution else ""
+    }[game.next_decision]
+    value = f": {build_badge(solution.value, solution.distance).words}" if solution else ""
     return f"{line.names[game.seat]} {deed}{value}."
 
 
-def steps(line: AnalysisLine, values: Values | None) -> list[LineStep]:
+def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineStep]:
     """The decisions of a line with their values, as far as they are known."""
     found = []
     for at, word in enumerate(line.words):
         before = line.games[at]
         regret = values.regret(at, before.seat) if values and at >= line.imposed else None
         after = values.seat_0[at + 1] if values else None
-        kind = "" if after is None else kind_of(after)
-        mistake = MISTAKES.get(regret or 0, "")
-        label = _step_label(line, at, after, regret)
+        kind = "" if after is None else value_css_class(after)
+        mistake = MISTAKE_MARKS.get(regret or 0, "")
+        label = _describe_step(line, at, after, regret)
         in_branch = bool(line.branch) and at >= line.fork
-        found.append(LineStep(word, line.stepped(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
+        found.append(LineStep(word, line.with_position(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
     return found
 
 
-def _step_label(line: AnalysisLine, at: int, after: int | None, regret: int | None) -> str:
+def _describe_step(line: AnalysisLine, at: int, after: int | None, regret: int | None) -> str:
     before, word = line.games[at], line.words[at]
     deeds = {NextDecision.GIFT: "gives", NextDecision.PLACEMENT: "places on"}
     who = "Imposed:" if at < line.imposed else line.names[before.seat]
     outcome = "" if after is None else ": a draw" if not after else f": {line.names[after < 0]} wins"
     lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
-    return f"ply {len(before.plies)}. {who} {deeds.get(before.asked, 'plays')} {word}{outcome}{lost}"
+    return f"ply {len(before.plies)}. {who} {deeds.get(before.next_decision, 'plays')} {word}{outcome}{lost}"
 
 
 def thought_lines(line: AnalysisLine, thought: LoggedThoughts) -> list[str]:
@@ -222,7 +231,7 @@ def thought_lines(line: AnalysisLine, thought: LoggedThoughts) -> list[str]:
     return found if any(found) else []
 
 
-def mistakes(line: AnalysisLine, values: Values | None) -> list[int]:
+def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int]:
     """The positions before the decisions that gave something up, as far as they are known."""
     if values is None:
         return []
@@ -230,23 +239,23 @@ def mistakes(line: AnalysisLine, values: Values | None) -> list[int]:
     return [at for at in made if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
-def losses(line: AnalysisLine, values: Values | None) -> str:
+def describe_losses(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """The mistakes of each player of a logged game, and the half-points that they gave up, as far as they are known."""
     if line.logged is None or line.branch or values is None:
         return ""
     lost: tuple[list[int], list[int]] = ([], [])
-    for at in mistakes(line, values):
+    for at in find_mistakes(line, values):
         seat = line.games[at].seat
         lost[seat].append(values.regret(at, seat) or 0)
     return "; ".join(
-        f"{name} made {number_of(len(each), 'mistake')}, giving up {number_of(sum(each), 'half-point')}"
+        f"{name} made {format_count(len(each), 'mistake')}, giving up {format_count(sum(each), 'half-point')}"
         if each
         else f"{name} made no mistake"
         for name, each in zip(line.names, lost, strict=True)
     )
 
 
-def mistake_text(line: AnalysisLine, values: Values | None) -> str:
+def describe_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """A sentence about what the line does next, if it gives something up."""
     if values is None or not line.imposed <= line.at < len(line.words):
         return ""
@@ -263,10 +272,10 @@ def mistake_text(line: AnalysisLine, values: Values | None) -> str:
     )
 
 
-def game_text(line: AnalysisLine) -> str:
+def format_decisions_so_far(line: AnalysisLine) -> str:
     """The decisions so far, as text."""
     game = line.game
     plies = game.plies[len(line.start.plies) :]
     words: Sequence[str] = [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies]
-    hand = words_of((), game.hand, game.rules)
+    hand = format_decisions((), game.hand, game.rules)
     return " ".join((*words, *hand))

@@ -11,7 +11,7 @@ from analytics.report.section import ReportSection
 from analytics.report.style import Figure
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """A field of the form above a list."""
 
     name: str

@@ -16,29 +16,29 @@ from typing import Any
 
 import polars as pl
 
-from agents.base.agent import LateError
+from agents.base.agent import TurnTimeoutError
 from analytics.questions.columns import Cell, ResultColumn, Table
-from analytics.questions.sql.connection import Scratch
+from analytics.questions.sql.connection import ScratchFolder
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position
-from runners.hosting.child import MOST_BYTES, Child, ChildDiedError
-from runners.terminal.tables import cell_text
+from runners.hosting.child import MAX_BYTES, Subprocess, SubprocessDiedError
+from runners.terminal.tables import format_table_cell
 from runners.web.archive import links
 from runners.web.archive.library import BusyError
 
-SERVED = "runners.web.archive.sql_process:serve"
+PROCESS_TARGET = "runners.web.archive.sql_process:serve"
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 OPEN_SECONDS = 120.0  # that opening the archive may take
-MOST_TEXT = 20_000  # characters of a question
-MOST_ROWS = 200  # that a page shows: a file has them all
-MOST_COLUMNS = 40
-MOST_LETTERS = 120  # of a cell
-MOST_CELLS = 2_400  # that a page shows
+MAX_QUESTION_CHARACTERS = 20_000  # characters of a question
+MAX_ROWS = 200  # that a page shows: a file has them all
+MAX_COLUMNS = 40
+MAX_CELL_LETTERS = 120  # of a cell
+MAX_CELLS = 2_400  # that a page shows
 
 
 @dataclass(frozen=True)
-class AskLimits:
+class QuestionLimits:
     """Limits of a question and of all questions together."""
 
     rows: int = 10_000
@@ -51,7 +51,7 @@ class AskLimits:
     waiting_seconds: float = 30.0  # for a process: then the question is refused
 
     def __post_init__(self) -> None:
-        assert self.bytes < MOST_BYTES  # noqa: S101  (a constant)
+        assert self.bytes < MAX_BYTES  # noqa: S101  (a constant)
 
 
 class SqlAnswer:
@@ -62,19 +62,19 @@ class SqlAnswer:
         self.frame = frame.head(most)
 
 
-class Asking:
+class SqlProcessPool:
     """Answers questions to an archive. Safe for threads."""
 
-    def __init__(self, archive: PurePath, limits: AskLimits | None = None) -> None:
+    def __init__(self, archive: PurePath, limits: QuestionLimits | None = None) -> None:
         self._archive = archive
-        self.limits = limits or AskLimits()
+        self.limits = limits or QuestionLimits()
         self._closed = False
-        self._slots: LifoQueue[_Slot] = LifoQueue()  # the one used last has its archive open
-        self._all = [_Slot() for _ in range(self.limits.processes)]
+        self._slots: LifoQueue[_ProcessSlot] = LifoQueue()  # the one used last has its archive open
+        self._all = [_ProcessSlot() for _ in range(self.limits.processes)]
         for slot in self._all:
             self._slots.put(slot)
 
-    def ask(self, question: str) -> SqlAnswer:
+    def request_answer(self, question: str) -> SqlAnswer:
         """The answer to a question.
 
         Raises ``RequestError`` for a question that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
@@ -84,14 +84,16 @@ class Asking:
             raise RequestError("SQL: there is no question: write a SELECT, or take one of the questions below")
         if "\0" in question:
             raise RequestError("SQL: the question holds the character with number 0: leave it out")
-        if len(question) > MOST_TEXT:
-            raise RequestError(f"SQL: the question has {len(question):,} characters, more than {MOST_TEXT:,}")
+        if len(question) > MAX_QUESTION_CHARACTERS:
+            raise RequestError(
+                f"SQL: the question has {len(question):,} characters, more than {MAX_QUESTION_CHARACTERS:,}"
+            )
         try:
             slot = self._slots.get(timeout=self.limits.waiting_seconds)
         except Empty:
             raise BusyError("the server is answering other questions in SQL: ask again in a moment") from None
         try:
-            return SqlAnswer(self._answer(slot, question), self.limits.rows)
+            return SqlAnswer(self._request_frame(slot, question), self.limits.rows)
         finally:
             self._slots.put(slot)
 
@@ -99,84 +101,84 @@ class Asking:
         """End the processes."""
         self._closed = True
         for slot in self._all:
-            slot.end()
+            slot.stop()
 
-    def _start(self, slot: _Slot) -> Child:
+    def _start_process(self, slot: _ProcessSlot) -> Subprocess:
         """Start a process, which opens the archive while nobody waits for it yet."""
         limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
-        slot.scratch = Scratch()
-        slot.child = Child(
-            SERVED,
+        slot.scratch = ScratchFolder()
+        slot.process = Subprocess(
+            PROCESS_TARGET,
             {"archive": str(self._archive), **limits},
             megabytes=self.limits.megabytes,
             # Each thread's own arena would take 64 MB of the address space.
             variables={"MALLOC_ARENA_MAX": "1", "TMPDIR": str(slot.scratch.folder)},
             is_quiet=True,
         )
-        slot.child.send(None)
-        slot.due = 2
-        return slot.child
+        slot.process.send(None)
+        slot.pending_responses = 2
+        return slot.process
 
-    def _answer(self, slot: _Slot, question: str) -> pl.DataFrame:
+    def _request_frame(self, slot: _ProcessSlot, question: str) -> pl.DataFrame:
         opened = False
         try:
-            child = slot.child or self._start(slot)
-            if not slot.due:
+            child = slot.process or self._start_process(slot)
+            if not slot.pending_responses:
                 child.send(None)
-                slot.due = 1
-            while slot.due:
-                slot.due -= 1
+                slot.pending_responses = 1
+            while slot.pending_responses:
+                slot.pending_responses -= 1
                 child.receive(type(None), OPEN_SECONDS)
             opened = True
             text = question.encode(errors="replace").decode()
-            return pl.read_ipc(child.ask(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
+            return pl.read_ipc(child.request(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
         except BaseException as error:
-            if isinstance(error, RemoteError) and error.failed.exit_code is not None:
-                raise error.for_user("SQL") from None
-            slot.end()
+            if isinstance(error, RemoteError) and error.details.exit_code is not None:
+                raise error.to_arena_error("SQL") from None
+            slot.stop()
             if opened and not self._closed:
-                self._start(slot)  # now: the next question must not wait for it
+                self._start_process(slot)  # now: the next question must not wait for it
             match error:
-                case LateError():
-                    raise self._late(opened) from None
-                case ChildDiedError() | RemoteError():
-                    raise self._died(opened, error) from None
+                case TurnTimeoutError():
+                    raise self._build_late_error(opened) from None
+                case SubprocessDiedError() | RemoteError():
+                    raise self._build_death_error(opened, error) from None
             raise
 
-    def _late(self, opened: bool) -> RequestError | FailureError:
+    def _build_late_error(self, opened: bool) -> RequestError | FailureError:
         if not opened:
             return FailureError(f"the archive took longer than {OPEN_SECONDS:g} seconds to open: ask again in a moment")
         return RequestError(
             f"SQL: the question took longer than {self.limits.seconds:g} seconds: ask about fewer games"
         )
 
-    def _died(self, opened: bool, error: Exception) -> RequestError | FailureError:
+    def _build_death_error(self, opened: bool, error: Exception) -> RequestError | FailureError:
         if not opened:
             return FailureError(f"the archive could not be opened for the question ({error})")
         return RequestError(f"SQL: the question needs more memory than it may use ({error}): ask about fewer games")
 
 
-class _Slot:
+class _ProcessSlot:
     """The child that answers one question at a time, started when it is needed."""
 
-    child: Child | None = None
-    scratch: Scratch  # for its temporary files: a process that is ended removes nothing
-    due: int = 0  # answers of the child before it takes a question: it is set up, the archive is open
+    process: Subprocess | None = None
+    scratch: ScratchFolder  # for its temporary files: a process that is ended removes nothing
+    pending_responses: int = 0  # answers of the child before it takes a question: it is set up, the archive is open
 
-    def end(self) -> None:
-        child, self.child = self.child, None
+    def stop(self) -> None:
+        child, self.process = self.process, None
         if child is not None:
-            child.end()
+            child.stop()
             self.scratch.remove()
 
 
-def answer_table(frame: pl.DataFrame) -> Table:
+def build_answer_table(frame: pl.DataFrame) -> Table:
     """The first rows and columns of an answer."""
-    shown = frame[:, :MOST_COLUMNS]
-    shown = shown.head(min(MOST_ROWS, max(10, MOST_CELLS // max(1, shown.width))))
+    shown = frame[:, :MAX_COLUMNS]
+    shown = shown.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, shown.width))))
     rows = shown.to_dicts()
     columns = [
-        ResultColumn(name, [_cell(name, row[name], row) for row in rows], right=kind.is_numeric())
+        ResultColumn(name, [_build_cell(name, row[name], row) for row in rows], right=kind.is_numeric())
         for name, kind in shown.schema.items()
     ]
     what = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"
@@ -187,13 +189,13 @@ def answer_table(frame: pl.DataFrame) -> Table:
     return Table(what, columns)
 
 
-def _cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
-    text = _number(name, value) if isinstance(value, int | float | Decimal) else cell_text(value)
-    short = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
-    return Cell(short, link=_link(name, value, row))
+def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
+    text = _format_number(name, value) if isinstance(value, int | float | Decimal) else format_table_cell(value)
+    short = text if len(text) <= MAX_CELL_LETTERS else f"{text[: MAX_CELL_LETTERS - 1]}…"
+    return Cell(short, link=_build_link(name, value, row))
 
 
-def _number(name: str, value: float | Decimal) -> str:
+def _format_number(name: str, value: float | Decimal) -> str:
     """A number as readers know them, 321,000 and 0.03133; ids and seeds are names, and truth values no numbers."""
     if isinstance(value, bool) or name.endswith("_id") or name in {"sample_game", "seed"}:
         return str(value)
@@ -203,17 +205,17 @@ def _number(name: str, value: float | Decimal) -> str:
     return f"{decimal:,.1f}" if abs(decimal) >= 1000 else f"{decimal:.4g}"
 
 
-def _link(name: str, value: Any, row: dict[str, Any]) -> str:
+def _build_link(name: str, value: Any, row: dict[str, Any]) -> str:
     run_id = row.get("run_id")
     if isinstance(run_id, str) and RUN_ID.fullmatch(run_id):
         if name == "run_id":
-            return links.run_page(run_id)
+            return links.run_url(run_id)
         if name in ("game_id", "sample_game") and isinstance(value, int):
-            return links.game_page(run_id, value)
+            return links.game_url(run_id, value)
     if isinstance(value, str) and "position" in name:
         try:
             parse_position(value)
         except RequestError:
             return ""
-        return links.analysis_of(value)
+        return links.analysis_url(value)
     return ""

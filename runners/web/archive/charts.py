@@ -10,13 +10,13 @@ import polars as pl
 
 from analytics.report import style
 from analytics.report.style import Figure
-from analytics.report.vega import Spec, category, data, end, layer, ordered, quantity
-from quarto.errors import RequestError, nearest
+from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
+from quarto.errors import RequestError, describe_valid_names
 
-KINDS = ("bars", "line", "points", "heat map")
+CHART_KINDS = ("bars", "line", "points", "heat map")
 WIDTH, HEIGHT = 560, 300  # pixels of the plot
-MOST_BARS = 60
-MOST_POINTS = 2_000
+MAX_BARS = 60
+MAX_POINTS = 2_000
 LABEL_WIDTH = 150  # pixels, after which a label is cut
 LETTERS_ACROSS = 80  # of all labels of a heat map that stand beside each other
 FEW_TILES = 14  # in a row: each shows its number
@@ -35,16 +35,16 @@ class ChartPlan(NamedTuple):
     high: str | None = None
 
 
-def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> ChartPlan:
+def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> ChartPlan:
     """The chart that is asked for; what is left open follows from the columns.
 
     Raises ``RequestError`` for an unknown kind or column, and for an answer that has nothing to draw.
     """
-    if kind and kind not in KINDS:
-        raise RequestError(f"chart {kind!r} is not one of {', '.join(KINDS)}")
+    if kind and kind not in CHART_KINDS:
+        raise RequestError(f"chart {kind!r} is not one of {', '.join(CHART_KINDS)}")
     for column in filter(None, (x, y, colour)):
         if column not in frame.columns:
-            raise RequestError(f"column {column!r} is not in the answer{nearest(column, frame.columns)}")
+            raise RequestError(f"column {column!r} is not in the answer{describe_valid_names(column, frame.columns)}")
     numbers = [name for name, kind_of in frame.schema.items() if kind_of.is_numeric()]
     if not frame.height or not numbers:
         raise RequestError("a chart needs rows and a column of numbers")
@@ -53,20 +53,20 @@ def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colou
     if kind == "heat map":
         y = y or next(iter(others), x)
         colour = colour or next((name for name in reversed(numbers) if name not in (x, y)), numbers[-1])
-        return ChartPlan(kind, x, y, _number(colour, numbers))
-    y = _number(y or next((name for name in numbers if name != x), numbers[0]), numbers)
+        return ChartPlan(kind, x, y, _check_number_column(colour, numbers))
+    y = _check_number_column(y or next((name for name in numbers if name != x), numbers[0]), numbers)
     kind = kind or ("line" if x in numbers and frame[x].n_unique() == frame.height else "bars")
-    return ChartPlan(kind, x, y, colour or (None if kind == "points" else _series(frame, x, y)))
+    return ChartPlan(kind, x, y, colour or (None if kind == "points" else _find_series_column(frame, x, y)))
 
 
-def _number(column: str, numbers: Sequence[str]) -> str:
+def _check_number_column(column: str, numbers: Sequence[str]) -> str:
     """A column of numbers. Raises ``RequestError`` for one of anything else."""
     if column not in numbers:
         raise RequestError(f"column {column!r} has no numbers: draw one of {', '.join(numbers)}")
     return column
 
 
-def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
+def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
     """The column that tells rows with the same ``x`` apart; None if there are none, or no such column."""
     if frame[x].n_unique() == frame.height:
         return None
@@ -74,24 +74,24 @@ def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
     return next((name for name in others if frame.select(x, name).is_unique().all()), None)
 
 
-def chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
+def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
     """A chart as a figure. Rows without a value are left out.
 
     Raises ``RequestError`` for bars and tiles that would lie on each other: bars would look like a sum.
     """
-    most = MOST_BARS if plan.kind == "bars" else MOST_POINTS
+    most = MAX_BARS if plan.kind == "bars" else MAX_POINTS
     columns = list(dict.fromkeys(each for each in plan[1:] if each))
-    rows = _drawable(frame.select(columns).drop_nulls().head(most))
+    rows = _to_drawable(frame.select(columns).drop_nulls().head(most))
     within = {"bars": [plan.x, plan.colour or plan.x], "heat map": [plan.x, plan.y]}.get(plan.kind)
     if within and not rows.select(*dict.fromkeys(within)).is_unique().all():
         names = " and ".join(dict.fromkeys(within))
         raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
     note = f"The first {most:,} of {frame.height:,} rows." if frame.height > most else ""
-    draw = {"bars": _bars, "heat map": _heat}.get(plan.kind, _marks)
+    draw = {"bars": _build_bars, "heat map": _build_heat_map}.get(plan.kind, _build_marks)
     return Figure(title, {"width": WIDTH, "height": HEIGHT, **draw(rows, plan)}, "chart-", note)
 
 
-def _drawable(rows: pl.DataFrame) -> pl.DataFrame:
+def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with values that a picture can hold: numbers and texts. Only the labels of texts are cut."""
     texts = [
         pl.Series(name, [str(value) for value in rows[name].to_list()], pl.String)
@@ -102,7 +102,7 @@ def _drawable(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(*texts, *numbers)
 
 
-def _data(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
+def _build_data(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
     """The rows of a chart, and the plain name of each column there: dots and brackets in names would be paths."""
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
     values = [
@@ -112,13 +112,13 @@ def _data(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
         }
         for row in rows.to_dicts()
     ]
-    return data(values), names
+    return inline_data(values), names
 
 
-def _colour(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
-    colours = [light for light, _ in style.AGENTS]
+def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
+    colours = [light for light, _ in style.AGENT_COLOURS]
     if plan.colour is None:
-        return {"value": style.FIRST}
+        return {"value": style.FIRST_COLOUR}
     values = list(dict.fromkeys(rows[plan.colour].to_list()))
     legend = {
         "title": plan.colour,
@@ -131,34 +131,34 @@ def _colour(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
         "labelLimit": LABEL_WIDTH,
     }
     scale = {"domain": values[: len(colours)], "range": colours[: len(values)]}
-    return category(names[plan.colour], scale=scale, legend=legend)
+    return nominal(names[plan.colour], scale=scale, legend=legend)
 
 
-def _marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
+def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """A line or points, with the interval of each value if the plan has one."""
-    values, names = _data(rows)
+    values, names = _build_data(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
-    ticks = _whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
+    ticks = _build_whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
     scale = {"zero": False, "nice": True}
     axis = {"grid": False, "labelAngle": 0 if numeric else -35, "labelLimit": LABEL_WIDTH, **ticks}
     x = (
-        quantity(names[plan.x], title=plan.x, axis=axis, scale=scale)
+        quantitative(names[plan.x], title=plan.x, axis=axis, scale=scale)
         if numeric
-        else category(names[plan.x], title=plan.x, axis=axis, sort=None)
+        else nominal(names[plan.x], title=plan.x, axis=axis, sort=None)
     )
-    placed = {"x": x, "color": _colour(plan, names, rows)}
-    y = quantity(names[plan.y], title=plan.y, scale=scale)
-    point = {"size": 34} if rows.height <= style.FEW else False
+    placed = {"x": x, "color": _build_colour_encoding(plan, names, rows)}
+    y = quantitative(names[plan.y], title=plan.y, scale=scale)
+    point = {"size": 34} if rows.height <= style.MAX_MARKED_POINTS else False
     look = {"strokeWidth": 2, "point": point} if line else {"filled": True, "size": 44, "opacity": 0.85}
     marks = layer(plan.kind.removesuffix("s"), {**placed, "y": y}, **look)
     if plan.low is None or plan.high is None:
         return {"data": values, **marks}
-    between = {**placed, "y": quantity(names[plan.low], title=plan.y), "y2": end(names[plan.high])}
+    between = {**placed, "y": quantitative(names[plan.low], title=plan.y), "y2": range_end(names[plan.high])}
     interval = layer("area", between, opacity=0.18) if line else layer("rule", between, strokeWidth=2)
     return {"data": values, "layer": [interval, marks]}
 
 
-def _whole_ticks(values: pl.Series) -> dict[str, Any]:
+def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
     """Ticks of whole numbers: on a short axis each of them, where fractions would be rounded to the same ones."""
     if not len(values):
         return {}
@@ -166,65 +166,68 @@ def _whole_ticks(values: pl.Series) -> dict[str, Any]:
     return {"format": "d", **({"values": [*range(least, most + 1)]} if most - least <= FEW_TICKS else {})}
 
 
-def _bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    values, names = _data(rows)
+def _build_bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
+    values, names = _build_data(rows)
     axis = {"labelAngle": -35 if rows[plan.x].dtype == pl.String else 0, "labelLimit": LABEL_WIDTH}
     encoding = {
-        "x": category(names[plan.x], title=plan.x, sort=None, axis=axis),
-        "y": quantity(names[plan.y], title=plan.y),
-        "color": _colour(plan, names, rows),
-        **({"xOffset": category(names[plan.colour])} if plan.colour else {}),
+        "x": nominal(names[plan.x], title=plan.x, sort=None, axis=axis),
+        "y": quantitative(names[plan.y], title=plan.y),
+        "color": _build_colour_encoding(plan, names, rows),
+        **({"xOffset": nominal(names[plan.colour])} if plan.colour else {}),
     }
     return {"data": values, **layer("bar", encoding)}
 
 
-MOST_SHADE = 0.55  # opacity of a tile: its number can be read on it, on light and on dark paper
-INTERVALS = 3.0  # half-widths of intervals from the mean that have the full colour at least
+MAX_SHADE = 0.55  # opacity of a tile: its number can be read on it, on light and on dark paper
+FULL_COLOUR_INTERVALS = 3.0  # half-widths of intervals from the mean that have the full colour at least
 
 
-def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
+def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """Tiles, blue above the mean of all and orange below it; pale where the interval of a value holds the mean."""
     column = plan.colour or plan.y
-    values, names = _data(rows.with_columns(_shades(column, plan)))
+    values, names = _build_data(rows.with_columns(_build_shade_columns(column, plan)))
     plain = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
     letters = rows.select(pl.col(plan.x).unique().cast(pl.String).str.len_chars().sum()).item()
     above = {"labelAngle": 0 if letters < LETTERS_ACROSS else -35, "orient": "top", **plain}
     placed = {
-        "x": ordered(names[plan.x], title=plan.x, axis=above),
-        "y": ordered(names[plan.y], title=plan.y, axis=plain),
+        "x": ordinal(names[plan.x], title=plan.x, axis=above),
+        "y": ordinal(names[plan.y], title=plan.y, axis=plain),
     }
-    colours = {"domain": ["above", "below"], "range": [style.FIRST, style.SECOND]}
+    colours = {"domain": ["above", "below"], "range": [style.FIRST_COLOUR, style.SECOND_COLOUR]}
     shades = {
-        "fill": category(names[SIDE], scale=colours, legend=None),
-        "fillOpacity": quantity(names[SHADE], scale=None, legend=None),
+        "fill": nominal(names[SIDE_COLUMN], scale=colours, legend=None),
+        "fillOpacity": quantitative(names[SHADE_COLUMN], scale=None, legend=None),
     }
     layers = [layer("rect", shades, stroke=style.FAINT, strokeWidth=0.5)]
     if rows[plan.x].n_unique() <= FEW_TILES:
-        text = quantity(names[column], format="d" if rows[column].dtype.is_integer() else ".4~g")
+        text = quantitative(names[column], format="d" if rows[column].dtype.is_integer() else ".4~g")
         layers.append(layer("text", {"text": text}, color=style.INK, fontSize=12))
     return {"data": values, "encoding": placed, "layer": layers}
 
 
-SIDE, SHADE = "\0side", "\0shade"  # columns of tiles: no column of an answer has such a name
+SIDE_COLUMN, SHADE_COLUMN = "\0side", "\0shade"  # columns of tiles: no column of an answer has such a name
 
 
-def _shades(column: str, plan: ChartPlan) -> list[pl.Expr]:
+def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
     """On which side of the mean each value is, and how far from it: the opacity of its tile."""
     away = pl.col(column) - pl.col(column).mean()
     reach, within = away.abs().max(), pl.lit(value=False)
     if plan.low is not None and plan.high is not None:
         within = pl.col(column).mean().is_between(pl.col(plan.low), pl.col(plan.high))
-        reach = pl.max_horizontal(reach, INTERVALS * (pl.col(plan.high) - pl.col(plan.low)).mean() / 2)
-    shade = pl.when(within | (reach == 0)).then(0.0).otherwise(MOST_SHADE * away.abs() / reach)
-    return [pl.when(away < 0).then(pl.lit("below")).otherwise(pl.lit("above")).alias(SIDE), shade.alias(SHADE)]
+        reach = pl.max_horizontal(reach, FULL_COLOUR_INTERVALS * (pl.col(plan.high) - pl.col(plan.low)).mean() / 2)
+    shade = pl.when(within | (reach == 0)).then(0.0).otherwise(MAX_SHADE * away.abs() / reach)
+    return [
+        pl.when(away < 0).then(pl.lit("below")).otherwise(pl.lit("above")).alias(SIDE_COLUMN),
+        shade.alias(SHADE_COLUMN),
+    ]
 
 
-def warm() -> None:
+def warm_up_renderer() -> None:
     """Load what draws: the first picture of a process takes a second longer than the others."""
     frame = pl.DataFrame({"x": [0, 1], "y": [0, 1]})
-    chart(frame, ChartPlan("line", "x", "y"), "").svg  # noqa: B018  (it is drawn)
+    build_chart(frame, ChartPlan("line", "x", "y"), "").svg  # noqa: B018  (it is drawn)
 
 
-def columns_of(frame: pl.DataFrame) -> Sequence[str]:
+def list_axis_columns(frame: pl.DataFrame) -> Sequence[str]:
     """The columns that a chart can have on its axes."""
     return [name for name, kind in frame.schema.items() if not kind.is_nested()]

@@ -8,25 +8,25 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import Cell, Table, opening_columns, words
-from analytics.questions.openings import Explored, OpeningsQuery, checked, explore
+from analytics.questions.columns import Cell, Table, opening_columns, text_column
+from analytics.questions.openings import OpeningsQuery, OpeningsResult, check_openings_query, run_openings_query
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
-from analytics.tables.derived.positions import turns_in
-from analytics.tables.derived.tables import POSITIONS_TABLE, counts_turns_of
+from analytics.tables.derived.positions import list_canonical_turns
+from analytics.tables.derived.tables import POSITIONS_TABLE, has_turns_of_ply
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.notation import format_cell, format_piece, parse_piece
 from quarto.position import Position
 from quarto.rules import NONE, Rules
 from runners.web.archive import links
 
-MOST_REPLAYED = 2_000_000  # games that are counted here without an index: a second or two
-MOST_ROWS = 60
+MAX_REPLAYED_GAMES = 2_000_000  # games that are counted here without an index: a second or two
+MAX_ROWS = 60
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
-BRIEF = 4  # columns after the decision, where there is little room
+BRIEF_COLUMNS = 4  # columns after the decision, where there is little room
 
 
-class Played(NamedTuple):
+class DecisionResult(NamedTuple):
     """The results of a decision, for the player that made it."""
 
     games: int
@@ -34,87 +34,102 @@ class Played(NamedTuple):
     score: float  # a draw counts half
 
 
-class Found(NamedTuple):
+class ExplorerResult(NamedTuple):
     """The decisions that were made in a position."""
 
-    explored: Explored | None
-    played: Mapping[str, Played]  # by cell or piece, equivalent ones too
+    explored: OpeningsResult | None
+    results: Mapping[str, DecisionResult]  # by cell or piece, equivalent ones too
     missing: str = ""  # why there is nothing to show
     damaged: bool = False  # because of a damaged file
 
 
-def nothing(reason: str) -> Found:
+def build_empty_result(reason: str) -> ExplorerResult:
     """No decisions, and why."""
-    return Found(None, {}, reason)
+    return ExplorerResult(None, {}, reason)
 
 
-def found_in(opened: OpenArchive, asked: OpeningsQuery) -> Found:
+def explore_position(opened: OpenArchive, asked: OpeningsQuery) -> ExplorerResult:
     """The decisions in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
-    position, _, records = checked(opened.archive, asked)
-    _require_indexed(opened, records, position)
+    position, _, records = check_openings_query(opened.archive, asked)
+    _check_indexed(opened, records, position)
     try:
-        explored = explore(opened, asked, samples=False)
+        explored = run_openings_query(opened, asked, samples=False)
     except ArenaError as error:  # the board is shown whatever the archive is like
-        return nothing(str(error))._replace(damaged=isinstance(error, FailureError))
-    return Found(explored, _played(explored))
+        return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
+    return ExplorerResult(explored, _compute_results(explored))
 
 
-def _require_indexed(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
+def _check_indexed(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
     """Raise ``RequestError`` for a question that would replay too many games."""
     games, ply = 0, position.occupied.bit_count()
     for record in records:
-        _, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
-        games += sum(each.units for each in lacking) * record.line.games_a_pair
-    if games > MOST_REPLAYED:
+        _, lacking = opened.files.list_derived_files(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
+        games += sum(each.units for each in lacking) * record.unit_line.games_a_pair
+    if games > MAX_REPLAYED_GAMES:
         raise RequestError(
             f"{games:,} of these games are not indexed as deep as {ply} pieces: run "
-            f"{opened.archive.hint('archive index')}, with --plies {ply + 1} beyond the opening, or choose a run"
+            f"{opened.archive.format_command('archive index')}, with --plies {ply + 1} beyond the opening, or choose a run"
         )
 
 
-def _played(found: Explored) -> dict[str, Played]:
+def _compute_results(found: OpeningsResult) -> dict[str, DecisionResult]:
     """The results of each cell or piece: those of the equivalent decision that has a row."""
     if found.by == "turn":
         return {}
     column = "gift" if found.by == "gift" else "cell"
     games = pl.col("games")
     by_name = found.rows.group_by(column).agg(games.sum(), pl.sum("share"), score=games.dot("score") / games.sum())
-    of_rows = {name: Played(*results) for name, *results in by_name.select(column, "games", "share", "score").rows()}
-    return {each: of_rows[least] for each, least in _least(found.position, found.rules, column) if least in of_rows}
+    of_rows = {
+        name: DecisionResult(*results) for name, *results in by_name.select(column, "games", "share", "score").rows()
+    }
+    return {
+        each: of_rows[least]
+        for each, least in _find_representatives(found.position, found.rules, column)
+        if least in of_rows
+    }
 
 
-def _least(position: Position, rules: Rules, column: str) -> list[tuple[str, str]]:
+def _find_representatives(position: Position, rules: Rules, column: str) -> list[tuple[str, str]]:
     """Each cell or piece, and the one that stands for all equivalent ones."""
     same, own, text = (
         (["board"], "own_hand", format_piece) if column == "gift" else (["board", "cell"], "own_cell", format_cell)
     )
-    named = turns_in(position, rules).with_columns(least=pl.col(own).min().over(same)).select(own, "least").unique()
+    named = (
+        list_canonical_turns(position, rules)
+        .with_columns(least=pl.col(own).min().over(same))
+        .select(own, "least")
+        .unique()
+    )
     return [(text(each), text(least)) for each, least in named.iter_rows()]
 
 
-def played_table(found: Explored, after: Callable[[str], str], brief: bool = False) -> Table:
+def build_decisions_table(found: OpeningsResult, after: Callable[[str], str], brief: bool = False) -> Table:
     """The decisions with their results, most played first; ``after`` is the address after one of them.
 
     ``brief``: only how often, and with which score.
     """
-    rows = found.rows.head(MOST_ROWS)
+    rows = found.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
     in_hand = found.position.hand != NONE  # in every row the same piece
     names = [name for name in ("piece", "cell", "gift") if name in rows.columns and not (in_hand and name == "piece")]
-    decided = [words(name, [_decided(found, name, row, after) for row in dicts]) for name in names]
+    decided = [text_column(name, [_build_decision_cell(found, name, row, after) for row in dicts]) for name in names]
     results = columns[[column.heading for column in columns].index("alike") :]
     if brief:
-        results = results[:BRIEF]
+        results = results[:BRIEF_COLUMNS]
     else:
         plies = found.position.occupied.bit_count() + (found.by != "gift")
         games = rows.select("run_id", "game_id").rows()
-        decided.append(words("sample game", [links.game_cell(run_id, game_id, plies) for run_id, game_id in games]))
-    more = f", the {MOST_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MOST_ROWS else ""
+        decided.append(
+            text_column("sample game", [links.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
+        )
+    more = f", the {MAX_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MAX_ROWS else ""
     caption = f"{found.by.capitalize()}s in {found.games:,} games{more}; in %, for {DECIDERS[found.by]}"
     return Table(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 
-def _decided(found: Explored, name: str, row: Mapping[str, str | None], after: Callable[[str], str]) -> Cell:
+def _build_decision_cell(
+    found: OpeningsResult, name: str, row: Mapping[str, str | None], after: Callable[[str], str]
+) -> Cell:
     """A piece with its picture, or a cell; the last of a decision leads to the position after it."""
     value, hand = row[name], found.position.hand
     if value is None:

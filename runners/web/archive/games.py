@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import Table, column, linked, words
-from analytics.questions.selection import GameFilter, files_with, plies_of, rows_in
+from analytics.questions.columns import Table, link_column, number_column, text_column
+from analytics.questions.selection import GameFilter, find_game_files, read_file_rows, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, NotFoundError, RequestError
@@ -17,10 +17,10 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from runners.play.game import Game
 from runners.web.archive import links
-from runners.web.archive.runs import RunRow, matching, record_of
+from runners.web.archive.runs import RunRow, find_run_record, select_runs
 
-MOST_RUNS = 20  # of more runs the newest are searched: each is a file at least
-ROWS = 50  # a page
+MAX_SEARCHED_RUNS = 20  # of more runs the newest are searched: each is a file at least
+ROWS_PER_PAGE = 50  # a page
 RESULTS = ("won", "drawn", "lost")
 ORDERS = ("logged", "shortest", "longest")
 
@@ -38,7 +38,7 @@ class GamesPage(NamedTuple):
 NO_GAMES = GamesPage(Table("Games"), 0, 0, 0)
 
 
-def games_list(
+def list_games(
     opened: OpenArchive,
     rows: Sequence[RunRow],
     wanted: GameFilter,
@@ -52,35 +52,35 @@ def games_list(
     run that is not there.
     """
     for run_id in wanted.runs:
-        record_of(opened, run_id)  # raises if it is not there
+        find_run_record(opened, run_id)  # raises if it is not there
     if result not in ("", *RESULTS) or order not in ORDERS:
         raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
-    runs = [row for row in matching(rows, wanted) if row.games]
-    searched, damaged = _readable(opened, runs[:MOST_RUNS])
+    runs = [row for row in select_runs(rows, wanted) if row.games]
+    searched, damaged = _scan_readable_games(opened, runs[:MAX_SEARCHED_RUNS])
     if not searched:
         return NO_GAMES._replace(damaged=damaged)
     found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
-    found = found.filter(_condition(wanted, result))
+    found = found.filter(_build_condition(wanted, result))
     if order != ORDERS[0]:
         found = found.sort("plies", descending=order == "longest", maintain_order=True)
-    first = ROWS * (max(1, page) - 1)
-    total, shown = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS)])
-    return GamesPage(_table(shown), int(total.item()), len(searched), len(runs), damaged)
+    first = ROWS_PER_PAGE * (max(1, page) - 1)
+    total, shown = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS_PER_PAGE)])
+    return GamesPage(_build_games_table(shown), int(total.item()), len(searched), len(runs), damaged)
 
 
-def _readable(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
+def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
     """The games of the runs whose files can be read, and a line for each of the others."""
     frames, damaged = [], []
     for row in runs:
         try:
-            opened.again(partial(opened.files.sound, "games", row.run_id))
+            opened.retry_if_file_missing(partial(opened.files.list_sound_files, "games", row.run_id))
             frames.append(opened.games(row.run_id))
         except FailureError as error:
             damaged.append(str(error))
     return frames, tuple(damaged)
 
 
-def _condition(wanted: GameFilter, result: str) -> pl.Expr:
+def _build_condition(wanted: GameFilter, result: str) -> pl.Expr:
     zero, one, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
     both: list[pl.Expr] = []
     for seat, (mine, other) in enumerate(((zero, one), (one, zero))):
@@ -97,21 +97,21 @@ def _condition(wanted: GameFilter, result: str) -> pl.Expr:
     return both[0] | both[1]
 
 
-def _table(page: pl.DataFrame) -> Table:
+def _build_games_table(page: pl.DataFrame) -> Table:
     agents = page.select("agent_0", "agent_1").rows()
     columns = [
-        words("game", [links.game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
-        linked("gives first", page["agent_0"], map(links.agent_page, page["agent_0"])),
-        linked("places first", page["agent_1"], map(links.agent_page, page["agent_1"])),
-        words("winner", [result_text(*each) for each in zip(page["winner"], agents, strict=True)]),
-        column("plies", page["plies"]),
-        words("ending", page["ending"].str.replace_all("_", " ")),
-        column("imposed plies", page["opening"]),
+        text_column("game", [links.build_game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
+        link_column("gives first", page["agent_0"], map(links.agent_url, page["agent_0"])),
+        link_column("places first", page["agent_1"], map(links.agent_url, page["agent_1"])),
+        text_column("winner", [describe_winner(*each) for each in zip(page["winner"], agents, strict=True)]),
+        number_column("plies", page["plies"]),
+        text_column("ending", page["ending"].str.replace_all("_", " ")),
+        number_column("imposed plies", page["opening"]),
     ]
     return Table("Games", columns)
 
 
-def result_text(winner: int, agents: Sequence[str]) -> str:
+def describe_winner(winner: int, agents: Sequence[str]) -> str:
     """The winner's label, or that it was a draw."""
     return "draw" if winner == NONE else agents[winner]
 
@@ -127,18 +127,22 @@ class ArchivedGame(NamedTuple):
     opening: int  # plies that were imposed
     plies: tuple[tuple[int, int], ...]  # piece, cell
 
-    def boards(self) -> list[Game]:
+    def replay(self) -> list[Game]:
         """The game after each ply."""
         return [Game(self.record.rules, self.plies[: ply + 1]) for ply in range(len(self.plies))]
 
 
-def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
+def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
     """A game of a run. Raises ``NotFoundError`` if it is not in the archive."""
-    record = record_of(opened, run_id)
-    game = opened.again(lambda: _row_of(opened, run_id, game_id)) if 0 <= game_id < 1 << 63 else pl.DataFrame()
+    record = find_run_record(opened, run_id)
+    game = (
+        opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
+        if 0 <= game_id < 1 << 63
+        else pl.DataFrame()
+    )
     if game.is_empty():
         raise NotFoundError(f"run {run_id} has no game {game_id} in this archive")
-    found, plies = game.row(0, named=True), plies_of(opened, [(run_id, game_id)])
+    found, plies = game.row(0, named=True), read_plies(opened, [(run_id, game_id)])
     return ArchivedGame(
         record,
         game_id,
@@ -150,13 +154,13 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
     )
 
 
-def _row_of(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
+def _read_game_row(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
     columns = ("agent_0", "agent_1", "winner", "ending", "opening")
-    files = files_with(opened, "games", run_id, [game_id])
-    return rows_in(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
+    files = find_game_files(opened, "games", run_id, [game_id])
+    return read_file_rows(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
 
 
-def neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
+def find_neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
     """The ids of the games before and after a game in its run."""
     ids = opened.games(run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
@@ -196,7 +200,7 @@ class Decision(NamedTuple):
     judgement: ValueChange | None  # None: not judged
 
 
-def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
+def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
     """The judgements of a game that are in the archive."""
     found = opened.sql(
         "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
@@ -223,24 +227,24 @@ def thoughts(opened: OpenArchive, run_id: str, game_id: int) -> LoggedThoughts:
     return {ply: LoggedThought(*thought) for ply, *thought in found.iter_rows()}
 
 
-def is_judged(game: ArchivedGame, judged: Judgements) -> bool:
+def is_fully_judged(game: ArchivedGame, judged: Judgements) -> bool:
     """Whether every decision of a game that was free is judged."""
-    return all(key in judged for key in _free(game))
+    return all(key in judged for key in _list_free_decisions(game))
 
 
-def free_decisions(game: ArchivedGame) -> int:
+def count_free_decisions(game: ArchivedGame) -> int:
     """The number of decisions of a game that were free: imposed plies are none."""
-    return sum(1 for _ in _free(game))
+    return sum(1 for _ in _list_free_decisions(game))
 
 
-def _free(game: ArchivedGame) -> Iterator[tuple[int, str]]:
+def _list_free_decisions(game: ArchivedGame) -> Iterator[tuple[int, str]]:
     for ply in range(game.opening, len(game.plies)):
         if not game.record.rules.mover_chooses:
             yield ply, GIFT
         yield ply, PLACEMENT
 
 
-def decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
+def list_decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
     """All decisions of a game in the order of play."""
     found = []
     for ply, (piece, cell) in enumerate(game.plies):

@@ -15,27 +15,29 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.questions.sql.answers import Limits
+from analytics.questions.sql.answers import QueryLimits
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import marker
 from analytics.store.files.local import LocalBackend
 from quarto.errors import ArenaError, FailureError
 
 CONNECTIONS = 3  # questions that are answered at once
-LIMITS = Limits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
+QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
 BUSY_SECONDS = 20.0  # that a question waits for a connection
-LOOK_SECONDS = 0.5  # between two looks whether the archive has changed
-FAILED_PAUSE = 20  # times as long as opening takes, an archive with damaged files is not opened again
-PATIENCE_SECONDS = 1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
+CHECK_SECONDS = 0.5  # between two looks whether the archive has changed
+FAILED_PAUSE_FACTOR = 20  # times as long as opening takes, an archive with damaged files is not opened again
+REOPEN_WAIT_SECONDS = (
+    1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
+)
 REMOTE_SECONDS = 60.0  # between two openings of an archive that does not show whether it has changed
-MOST_KEPT = 128  # answers
-MOST_WAITING = 20  # readers: more would leave no thread to answer what is known
+MAX_ANSWERS = 128  # answers
+MAX_WAITING = 20  # readers: more would leave no thread to answer what is known
 
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 Stamp = tuple[Any, ...]
 
 
-def stamp_of(root: PurePath) -> Stamp:
+def read_archive_stamp(root: PurePath) -> Stamp:
     """The marks of an archive's state: the times of its folders of records, games, policies and the like.
 
     Object storage tells nothing of that without listing it: there it changes with time.
@@ -44,55 +46,55 @@ def stamp_of(root: PurePath) -> Stamp:
         return (time.monotonic() // REMOTE_SECONDS,)
     found: list[tuple[str, int]] = []
     backend = LocalBackend(root)
-    for folder in (root, *(root / name for name in _DEEP)):
+    for folder in (root, *(root / name for name in _NESTED_FOLDERS)):
         text = str(folder)  # thousands of paths as objects would take twice as long
         with suppress(OSError):  # folders come and go, and a link is none
-            found += sorted((name, os.lstat(f"{text}/{name}").st_mtime_ns) for name in backend.names(folder))
+            found += sorted((name, os.lstat(f"{text}/{name}").st_mtime_ns) for name in backend.list_names(folder))
     return tuple(found)
 
 
 # With a folder for each run, sweep or policy. Plies and tallies are written before the games that they belong to.
-_DEEP = ("games", "decisions", "thoughts", "positions", "first_plies", "policies", "sweeps")
+_NESTED_FOLDERS = ("games", "decisions", "thoughts", "positions", "first_plies", "policies", "sweeps")
 
 
 class BusyError(FailureError):
     """Others are served first: the same request may succeed in a moment."""
 
 
-class Content:
+class ArchiveSnapshot:
     """An archive as it was when it was opened, without the runs whose records are damaged."""
 
-    def __init__(self, root: PurePath, limits: Limits = LIMITS) -> None:
+    def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         """Raises ``RequestError`` when there is no archive, ``FailureError`` for one that has lost games."""
-        self.stamp = stamp_of(root)
+        self.stamp = read_archive_stamp(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
         self.seconds = time.monotonic() - started  # that opening took
-        self.damaged = opened.archive.leave_out_damaged()  # a line for each record
-        self.runs = len(opened.archive.recorded())
+        self.damaged = opened.archive.drop_damaged_runs()  # a line for each record
+        self.runs = len(opened.archive.list_recorded_run_ids())
         self.failed = bool(self.damaged)  # a file is damaged: it may be mended at any time
         self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
         everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
         for each in reversed(everyone):
             self._free.put(each)
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
-        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
-        self._closed = weakref.finalize(self, _close, everyone)
+        self._waiting = threading.BoundedSemaphore(MAX_WAITING)
+        self._finalizer = weakref.finalize(self, _close_all, everyone)
 
-    def ask(self, make: Callable[..., Made], *question: Hashable) -> Made:
+    def compute_once(self, make: Callable[..., ResultT], *question: Hashable) -> ResultT:
         """``make(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
         key = (make, question)
         with self._lock:
-            if key in self._kept:
-                return self._found(key)  # type: ignore[no-any-return]
+            if key in self._answers:
+                return self._find_kept_answer(key)  # type: ignore[no-any-return]
             lock = self._locks.setdefault(key, threading.Lock())
         if not self._waiting.acquire(blocking=False):
-            raise _busy()
+            raise _build_busy_error()
         try:
             with lock:  # of two that ask the same at once, one waits for the other's answer
-                return self._made(key, make, question)
+                return self._compute_answer(key, make, question)
         except BaseException as error:
             damaged = isinstance(error, FailureError | pl.exceptions.PolarsError) and not isinstance(error, BusyError)
             with self._lock:
@@ -104,28 +106,28 @@ class Content:
         finally:
             self._waiting.release()
 
-    def _found(self, key: Hashable) -> Any:
-        self._kept.move_to_end(key)
-        return self._kept[key]
+    def _find_kept_answer(self, key: Hashable) -> Any:
+        self._answers.move_to_end(key)
+        return self._answers[key]
 
-    def _made(self, key: Hashable, make: Callable[..., Made], question: Sequence[Hashable]) -> Made:
+    def _compute_answer(self, key: Hashable, make: Callable[..., ResultT], question: Sequence[Hashable]) -> ResultT:
         with self._lock:
-            if key in self._kept:
-                return self._found(key)  # type: ignore[no-any-return]
-        with self._connection() as opened:
+            if key in self._answers:
+                return self._find_kept_answer(key)  # type: ignore[no-any-return]
+        with self._borrow_connection() as opened:
             found = make(opened, *question)
         with self._lock:
-            self._kept[key] = found
-            while len(self._kept) > MOST_KEPT:
-                self._locks.pop(self._kept.popitem(last=False)[0], None)
+            self._answers[key] = found
+            while len(self._answers) > MAX_ANSWERS:
+                self._locks.pop(self._answers.popitem(last=False)[0], None)
         return found
 
     @contextmanager
-    def _connection(self) -> Iterator[OpenArchive]:
+    def _borrow_connection(self) -> Iterator[OpenArchive]:
         try:
             opened = self._free.get(timeout=BUSY_SECONDS)
         except Empty:
-            raise _busy() from None
+            raise _build_busy_error() from None
         try:
             yield opened
         finally:
@@ -133,14 +135,14 @@ class Content:
 
     def close(self) -> None:
         """Free memory and temporary files."""
-        self._closed()
+        self._finalizer()
 
 
-def _busy() -> BusyError:
+def _build_busy_error() -> BusyError:
     return BusyError("the server is answering other questions: try again in a moment")
 
 
-def _close(everyone: Sequence[OpenArchive]) -> None:
+def _close_all(everyone: Sequence[OpenArchive]) -> None:
     for opened in everyone:
         opened.close()
 
@@ -149,67 +151,71 @@ class StillOpeningError(Exception):
     """There is nothing to read yet: the archive is being opened."""
 
 
-class Library:
+class SnapshotService:
     """The content of an archive by now. It is opened again when it changes, or may be mended. Safe for threads."""
 
-    def __init__(self, root: PurePath, limits: Limits = LIMITS) -> None:
+    def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         self._root = root
         self._limits = limits
-        self._content: Content | None = None
+        self._snapshot: ArchiveSnapshot | None = None
         self._error: ArenaError | None = None
         self._opening: threading.Thread | None = None
-        self._looked = 0.0
+        self._last_checked = 0.0
         self._lock = threading.Lock()
 
-    def content(self) -> Content | None:
+    def load_snapshot(self) -> ArchiveSnapshot | None:
         """The archive as it is, or was a moment ago if it takes long to open.
 
         None: there is none, or it has no runs. Raises ``FailureError`` for a damaged archive, ``StillOpeningError``
         while it is opened for the first time.
         """
-        opening = self._renewed()
+        opening = self._start_opening_if_changed()
         if opening is not None:
-            opening.join(PATIENCE_SECONDS)
+            opening.join(REOPEN_WAIT_SECONDS)
         with self._lock:
-            if self._content is None and self._error is not None:
+            if self._snapshot is None and self._error is not None:
                 raise self._error
-            if self._content is None and opening is not None and opening.is_alive():
+            if self._snapshot is None and opening is not None and opening.is_alive():
                 raise StillOpeningError
-            return self._content
+            return self._snapshot
 
-    def _renewed(self) -> threading.Thread | None:
+    def _start_opening_if_changed(self) -> threading.Thread | None:
         """The thread that opens the archive anew; None if nothing has changed."""
         with self._lock:
             if self._opening is not None and self._opening.is_alive():
                 return self._opening
             now = time.monotonic()
-            if self._content is not None:
-                pause = self._content.seconds * (FAILED_PAUSE if self._content.failed else 1)
-                if now - self._looked < LOOK_SECONDS + pause:
+            if self._snapshot is not None:
+                pause = self._snapshot.seconds * (FAILED_PAUSE_FACTOR if self._snapshot.failed else 1)
+                if now - self._last_checked < CHECK_SECONDS + pause:
                     return None
-            self._looked = now
-            if self._content is not None and not self._content.failed and self._content.stamp == stamp_of(self._root):
+            self._last_checked = now
+            if (
+                self._snapshot is not None
+                and not self._snapshot.failed
+                and self._snapshot.stamp == read_archive_stamp(self._root)
+            ):
                 return None
-            self._opening = threading.Thread(target=self._open, name="open archive", daemon=True)
+            self._opening = threading.Thread(target=self._open_snapshot, name="open archive", daemon=True)
             self._opening.start()
             return self._opening
 
-    def _open(self) -> None:
+    def _open_snapshot(self) -> None:
         content, error = None, None
         try:
-            if marker.content_of(self._root) is not None:
-                content = Content(self._root, self._limits)
+            if marker.read_marker_content(self._root) is not None:
+                content = ArchiveSnapshot(self._root, self._limits)
                 if not content.runs and not content.damaged:
                     content.close()
                     content = None
         except ArenaError as raised:
             error = raised
         with self._lock:
-            self._content, self._error = content, error
+            self._snapshot, self._error = content, error
 
     def close(self) -> None:
         """Free memory and temporary files."""
         with self._lock:
-            content, self._content = self._content, None
+            content, self._snapshot = self._snapshot, None
         if content is not None:
             content.close()

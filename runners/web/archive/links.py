@@ -5,70 +5,70 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from analytics.questions.columns import Cell, game_name
+from analytics.questions.columns import Cell, format_game_name
 from quarto.notation import CLASSIC_NAME, format_game, format_piece
 from quarto.rules import NONE
 
 BROWSE = "/browse"
 
 
-def address(path: str, query: Mapping[str, object]) -> str:
+def build_url(path: str, query: Mapping[str, object]) -> str:
     """A path with a query; values that are None, false or empty are left out."""
     given = {name: str(value) for name, value in query.items() if not (value is None or value is False or value == "")}
     return f"{path}?{urlencode(given, safe='/@()=,.:')}" if given else path
 
 
-def run_page(run_id: str) -> str:
+def run_url(run_id: str) -> str:
     """The page of a run."""
     return f"{BROWSE}/runs/{run_id}"
 
 
-def agent_page(agent: str, rules: str = "") -> str:
+def agent_url(agent: str, rules: str = "") -> str:
     """The page of an agent, under some rules."""
-    return address(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
+    return build_url(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
 
 
-def game_page(run_id: str, game_id: int, ply: int | None = None) -> str:
+def game_url(run_id: str, game_id: int, ply: int | None = None) -> str:
     """The page of a logged game, after so many plies."""
-    return address(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
+    return build_url(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
 
 
-def game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
+def build_game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
     """The cell of a table that names a game and leads to its page."""
-    return Cell(game_name(run_id, game_id), code=True, link=game_page(run_id, game_id, ply))
+    return Cell(format_game_name(run_id, game_id), code=True, link=game_url(run_id, game_id, ply))
 
 
-def games_page(**filters: object) -> str:
+def games_url(**filters: object) -> str:
     """The list of games that meet filters."""
-    return address(f"{BROWSE}/games", filters)
+    return build_url(f"{BROWSE}/games", filters)
 
 
-def openings_page(position: str, **filters: object) -> str:
+def openings_url(position: str, **filters: object) -> str:
     """The explorer in a position."""
-    return address(f"{BROWSE}/openings", {"position": position, **filters})
+    return build_url(f"{BROWSE}/openings", {"position": position, **filters})
 
 
-def results_page(slug: str, **filters: object) -> str:
+def results_url(slug: str, **filters: object) -> str:
     """The section of a report about some games."""
-    return address(f"{BROWSE}/results/{slug}", filters)
+    return build_url(f"{BROWSE}/results/{slug}", filters)
 
 
-def policy_page(policy_id: str) -> str:
+def policy_url(policy_id: str) -> str:
     """The page of a policy."""
     return f"{BROWSE}/policies/{policy_id}"
 
 
-def sweep_page(sweep_id: str) -> str:
+def sweep_url(sweep_id: str) -> str:
     """The page of a sweep."""
     return f"{BROWSE}/sweeps/{sweep_id}"
 
 
-def analysis_of(text: str) -> str:
+def analysis_url(text: str) -> str:
     """The analysis of a position."""
-    return address("/analyse", {"text": text})
+    return build_url("/analyse", {"text": text})
 
 
-def analysis_of_game(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
+def game_analysis_url(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
     """The analysis of a game so far, under the named rules; ``hand`` is the piece that was given last."""
     words = [*([format_game(plies)] if plies else []), *([] if hand == NONE else [format_piece(hand)])]
-    return address("/analyse", {"rules": None if rules == CLASSIC_NAME else rules, "text": " ".join(words)})
+    return build_url("/analyse", {"rules": None if rules == CLASSIC_NAME else rules, "text": " ".join(words)})

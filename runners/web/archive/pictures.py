@@ -11,14 +11,19 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE, SIDE, Line
 from runners.play.game import Game
 
-CELL, MARGIN, HEAD, ACROSS = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
-EMPTY, LAST, FINISHED, STROKE = "#f6f4ef", "#ffe9a8", "#bfe3c0", "#14693b"  # of cells, and of what finished a game
-BOARD = SIDE * CELL
-BEYOND = 0.375  # that a stroke goes on, in lengths of a cell
-SECONDS, END = 1.0, 4.0  # of a decision in a moving game; decisions that its end lasts
+CELL_SIZE, MARGIN, HEADING_HEIGHT, BOARDS_PER_ROW = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
+EMPTY_COLOUR, LAST_COLOUR, FINISHED_COLOUR, STROKE_COLOUR = (
+    "#f6f4ef",
+    "#ffe9a8",
+    "#bfe3c0",
+    "#14693b",
+)  # of cells, and of what finished a game
+BOARD_SIZE = SIDE * CELL_SIZE
+STROKE_OVERHANG = 0.375  # that a stroke goes on, in lengths of a cell
+DECISION_SECONDS, END_DECISIONS = 1.0, 4.0  # of a decision in a moving game; decisions that its end lasts
 
 
-def stroke(line: Line) -> str:
+def render_stroke_path(line: Line) -> str:
     """The path through the middles of a line's cells and beyond, in lengths of a cell.
 
     A line that goes on at the opposite edge is drawn to both edges, and a square all around.
@@ -29,7 +34,7 @@ def stroke(line: Line) -> str:
         cells = [cells[0], cells[1], cells[3], cells[2], cells[0]]
     points = [(column + 0.5, row + 0.5) for row, column in cells]
     steps = [tuple((new - old + 1) % SIDE - 1 for old, new in zip(*both, strict=True)) for both in pairwise(points)]
-    beyond = 0 if is_square else BEYOND
+    beyond = 0 if is_square else STROKE_OVERHANG
     path = "M{} {}".format(*(at - beyond * step for at, step in zip(points[0], steps[0], strict=True)))
     for (x, y), (to_x, to_y), (right, down) in zip(points, points[1:], steps, strict=False):
         if (x + right, y + down) != (to_x, to_y):
@@ -38,19 +43,19 @@ def stroke(line: Line) -> str:
     return path + "l{} {}".format(*(beyond * step for step in steps[-1]))
 
 
-def boards_svg(games: Sequence[Game], title: str) -> str:
+def render_boards_svg(games: Sequence[Game], title: str) -> str:
     """Boards in rows. The last piece has a yellow cell, a finished line green ones and a stroke."""
-    across, down = BOARD + MARGIN, BOARD + MARGIN + HEAD
+    across, down = BOARD_SIZE + MARGIN, BOARD_SIZE + MARGIN + HEADING_HEIGHT
     boards = "".join(
-        f'<g transform="translate({MARGIN + number % ACROSS * across} {MARGIN + number // ACROSS * down})">'
-        f'<text y="{HEAD - 6}">{_heading(game)}</text>{_board(game, _marks(game))}{_strokes(game)}{_pieces(game)}</g>'
+        f'<g transform="translate({MARGIN + number % BOARDS_PER_ROW * across} {MARGIN + number // BOARDS_PER_ROW * down})">'
+        f'<text y="{HEADING_HEIGHT - 6}">{_format_heading(game)}</text>{_render_board(game, _find_cell_colours(game))}{_render_strokes(game)}{_render_pieces(game)}</g>'
         for number, game in enumerate(games)
     )
-    width, height = MARGIN + min(len(games), ACROSS) * across, MARGIN + -(-len(games) // ACROSS) * down
-    return _picture(width, height, title, boards)
+    width, height = MARGIN + min(len(games), BOARDS_PER_ROW) * across, MARGIN + -(-len(games) // BOARDS_PER_ROW) * down
+    return _render_svg(width, height, title, boards)
 
 
-def _picture(width: int, height: int, title: str, content: str, scale: float = 1) -> str:
+def _render_svg(width: int, height: int, title: str, content: str, scale: float = 1) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * width:g}" height="{scale * height:g}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
@@ -58,7 +63,7 @@ def _picture(width: int, height: int, title: str, content: str, scale: float = 1
     )
 
 
-def _heading(game: Game) -> str:
+def _format_heading(game: Game) -> str:
     """The last ply and the piece in hand."""
     texts = []
     if game.plies:
@@ -67,43 +72,50 @@ def _heading(game: Game) -> str:
     return "; ".join([*texts, *([f"in hand: {format_piece(game.hand)}"] if game.hand != NONE else [])])
 
 
-def _marks(game: Game) -> dict[int, str]:
+def _find_cell_colours(game: Game) -> dict[int, str]:
     """The colours of cells: the one that was filled last, those of a finished line."""
-    last = {game.plies[-1][1]: LAST} if game.plies else {}
-    return last | dict.fromkeys((cell for line in game.lines for cell in line), FINISHED)
+    last = {game.plies[-1][1]: LAST_COLOUR} if game.plies else {}
+    return last | dict.fromkeys((cell for line in game.lines for cell in line), FINISHED_COLOUR)
 
 
-def _at(cell: int) -> str:
-    return f'x="{cell % SIDE * CELL}" y="{HEAD + cell // SIDE * CELL}" width="{CELL}" height="{CELL}"'
+def _format_cell_attributes(cell: int) -> str:
+    return f'x="{cell % SIDE * CELL_SIZE}" y="{HEADING_HEIGHT + cell // SIDE * CELL_SIZE}" width="{CELL_SIZE}" height="{CELL_SIZE}"'
 
 
-def _board(game: Game, marks: dict[int, str]) -> str:
+def _render_board(game: Game, marks: dict[int, str]) -> str:
     return "".join(
-        f'<rect {_at(cell)} fill="{marks.get(cell, EMPTY)}" stroke="#8a8578"/>' for cell in range(len(game.board))
+        f'<rect {_format_cell_attributes(cell)} fill="{marks.get(cell, EMPTY_COLOUR)}" stroke="#8a8578"/>'
+        for cell in range(len(game.board))
     )
 
 
-def _pieces(game: Game) -> str:
-    return "".join(f"<use {_piece_at(piece, cell)}/>" for cell, piece in enumerate(game.board) if piece != NONE)
+def _render_pieces(game: Game) -> str:
+    return "".join(
+        f"<use {_format_piece_attributes(piece, cell)}/>" for cell, piece in enumerate(game.board) if piece != NONE
+    )
 
 
-def _piece_at(piece: int, cell: int) -> str:
-    return f'href="#piece-{piece}" {_at(cell)}'
+def _format_piece_attributes(piece: int, cell: int) -> str:
+    return f'href="#piece-{piece}" {_format_cell_attributes(cell)}'
 
 
-def _strokes(game: Game) -> str:
-    paths = "".join(f'<path d="{stroke(line)}"/>' for line in game.lines)
-    drawn = f'fill="none" stroke="{STROKE}" stroke-width=".2" stroke-linecap="round" stroke-linejoin="round"'
-    return f'<g transform="translate(0 {HEAD}) scale({CELL})" {drawn} opacity=".7">{paths}</g>' if paths else ""
+def _render_strokes(game: Game) -> str:
+    paths = "".join(f'<path d="{render_stroke_path(line)}"/>' for line in game.lines)
+    drawn = f'fill="none" stroke="{STROKE_COLOUR}" stroke-width=".2" stroke-linecap="round" stroke-linejoin="round"'
+    return (
+        f'<g transform="translate(0 {HEADING_HEIGHT}) scale({CELL_SIZE})" {drawn} opacity=".7">{paths}</g>'
+        if paths
+        else ""
+    )
 
 
 # A game that moves.
 
-HIDDEN, SHOWN = "opacity:0", "opacity:1"
-LINE, LETTERS = 18, 18  # the height of a line of text, the most letters of a name
+HIDDEN_STYLE, SHOWN_STYLE = "opacity:0", "opacity:1"
+LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # the height of a line of text, the most letters of a name
 
 
-def moving_svg(game: Game, names: Sequence[str], title: str, begun: int = 0) -> str:
+def render_animated_game_svg(game: Game, names: Sequence[str], title: str, begun: int = 0) -> str:
     """A game as a picture that moves: each piece is given, then placed. The picture has a style and no script.
 
     The first ``begun`` plies stand at the beginning. ``names``: of the players by seat. Readers who ask for less motion
@@ -111,49 +123,60 @@ def moving_svg(game: Game, names: Sequence[str], title: str, begun: int = 0) -> 
     """
     plies = range(begun, len(game.plies))
     end = 2 * len(plies)  # in decisions
-    moves = {"stroke": [(end - 0.5, HIDDEN), (end - 0.2, SHOWN)]}
+    moves = {"stroke": [(end - 0.5, HIDDEN_STYLE), (end - 0.2, SHOWN_STYLE)]}
     for number, ply in enumerate(plies):
-        moves |= _moves(game, ply, 2 * number)
-    motion = "".join(_animation(name, stops, end + END) for name, stops in moves.items())
-    motion = f".moves{{animation:{SECONDS * (end + END):.1f}s infinite}}{motion}"
-    texts = "".join(_caption(game, names, ply) for ply in plies)
-    pieces = "".join(f'<use id="piece{ply}" class="moves" {_piece_at(*game.plies[ply])}/>' for ply in plies)
+        moves |= _build_ply_keyframes(game, ply, 2 * number)
+    motion = "".join(_render_animation_style(name, stops, end + END_DECISIONS) for name, stops in moves.items())
+    motion = f".moves{{animation:{DECISION_SECONDS * (end + END_DECISIONS):.1f}s infinite}}{motion}"
+    texts = "".join(_render_caption(game, names, ply) for ply in plies)
+    pieces = "".join(
+        f'<use id="piece{ply}" class="moves" {_format_piece_attributes(*game.plies[ply])}/>' for ply in plies
+    )
     content = (
         f"<style>@media (prefers-reduced-motion:no-preference){{{motion}}}</style>"
-        f'<g transform="translate({MARGIN} {MARGIN + LINE})">{texts}{_board(game, {})}'
-        f'<g id="stroke" class="moves">{_strokes(game)}</g>{_pieces(Game(game.rules, game.plies[:begun]))}{pieces}</g>'
+        f'<g transform="translate({MARGIN} {MARGIN + LINE_HEIGHT})">{texts}{_render_board(game, {})}'
+        f'<g id="stroke" class="moves">{_render_strokes(game)}</g>{_render_pieces(Game(game.rules, game.plies[:begun]))}{pieces}</g>'
     )
-    return _picture(BOARD + 2 * MARGIN, LINE + BOARD + HEAD + CELL + 2 * MARGIN, title, content, scale=2)
+    return _render_svg(
+        BOARD_SIZE + 2 * MARGIN,
+        LINE_HEIGHT + BOARD_SIZE + HEADING_HEIGHT + CELL_SIZE + 2 * MARGIN,
+        title,
+        content,
+        scale=2,
+    )
 
 
-Stops = list[tuple[float, str]]  # states of an element, by the number of decisions before them
+Keyframes = list[tuple[float, str]]  # states of an element, by the number of decisions before them
 
 
-def _moves(game: Game, ply: int, at: int) -> dict[str, Stops]:
+def _build_ply_keyframes(game: Game, ply: int, at: int) -> dict[str, Keyframes]:
     """The states of a ply's piece, which waits below the board before it is placed, and of its caption."""
     cell = game.plies[ply][1]
-    waits = f"transform:translate({(BOARD - CELL) / 2 - cell % SIDE * CELL}px,{BOARD + 7 - cell // SIDE * CELL}px)"
-    given, placed = f"{SHOWN};{waits}", f"{SHOWN};transform:none"
-    gone = [(at + 1.9, SHOWN), (at + 2, HIDDEN)] if ply < len(game.plies) - 1 else []
+    waits = f"transform:translate({(BOARD_SIZE - CELL_SIZE) / 2 - cell % SIDE * CELL_SIZE}px,{BOARD_SIZE + 7 - cell // SIDE * CELL_SIZE}px)"
+    given, placed = f"{SHOWN_STYLE};{waits}", f"{SHOWN_STYLE};transform:none"
+    gone = [(at + 1.9, SHOWN_STYLE), (at + 2, HIDDEN_STYLE)] if ply < len(game.plies) - 1 else []
     return {
-        f"piece{ply}": [(at, f"{HIDDEN};{waits}"), (at + 0.2, given), (at + 1, given), (at + 1.4, placed)],
-        f"text{ply}": [(at, HIDDEN), (at + 0.1, SHOWN), *gone],
+        f"piece{ply}": [(at, f"{HIDDEN_STYLE};{waits}"), (at + 0.2, given), (at + 1, given), (at + 1.4, placed)],
+        f"text{ply}": [(at, HIDDEN_STYLE), (at + 0.1, SHOWN_STYLE), *gone],
     }
 
 
-def _animation(name: str, stops: Stops, length: float) -> str:
+def _render_animation_style(name: str, stops: Keyframes, length: float) -> str:
     """The style of the element ``name``: its first state lasts from the beginning, its last one until the end."""
     states = [(0, stops[0][1]), *stops, (length, stops[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)
     return f"@keyframes {name}{{{frames}}}#{name}{{animation-name:{name}}}"
 
 
-def _caption(game: Game, names: Sequence[str], ply: int) -> str:
+def _render_caption(game: Game, names: Sequence[str], ply: int) -> str:
     """A line about a gift and one about its placement; where nothing moves, that of the last ply alone is seen."""
-    (piece, cell), short = game.plies[ply], [name if len(name) <= LETTERS else f"{name[:LETTERS]}…" for name in names]
+    (piece, cell), short = (
+        game.plies[ply],
+        [name if len(name) <= MAX_NAME_LETTERS else f"{name[:MAX_NAME_LETTERS]}…" for name in names],
+    )
     giver, mover = short[ply % 2], short[(ply + 1) % 2]
     chosen = f"{mover} chooses" if game.rules.mover_chooses else f"{giver} gives"
     lines = f"{ply}: {chosen} {format_piece(piece)}", f"{mover} places it on {format_cell(cell)}"
-    spans = "".join(f'<tspan x="0" dy="{LINE}">{escape(each)}</tspan>' for each in lines)
+    spans = "".join(f'<tspan x="0" dy="{LINE_HEIGHT}">{escape(each)}</tspan>' for each in lines)
     seen = int(ply == len(game.plies) - 1)
-    return f'<text id="text{ply}" class="moves" y="{-LINE - 6}" opacity="{seen}">{spans}</text>'
+    return f'<text id="text{ply}" class="moves" y="{-LINE_HEIGHT - 6}" opacity="{seen}">{spans}</text>'

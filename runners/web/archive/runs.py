@@ -12,26 +12,26 @@ from analytics.questions.columns import (
     Cell,
     ResultColumn,
     Table,
-    column,
-    count,
-    duration,
-    linked,
+    format_count,
+    format_duration,
+    format_percent,
+    link_column,
+    number_column,
     pairing_columns,
-    percent,
-    properties,
-    words,
+    property_columns,
+    text_column,
 )
-from analytics.questions.pairings import PairingResult, pairings_frame, results, results_of
+from analytics.questions.pairings import PairingResult, load_results, load_results_by_run, pairings_frame
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import GAMES, unknown_run
+from analytics.store.archive import GAMES_FOLDER, unknown_run_error
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.web.archive import links
 
-MOST_AGENTS = 4  # that a row names
+MAX_AGENTS = 4  # that a row names
 SILENT_SECONDS = 300.0  # without a new file, after which a run is no longer said to be running
-STATES = ("complete", "running", "interrupted")
+RUN_STATUSES = ("complete", "running", "interrupted")
 
 
 class RunRow(NamedTuple):
@@ -39,7 +39,7 @@ class RunRow(NamedTuple):
 
     record: RunRecord
     games: int  # in the archive
-    changed: float = 0.0  # of one that is not complete: when a file of it was written last, in seconds since 1970
+    last_written: float = 0.0  # of one that is not complete: when a file of it was written last, in seconds since 1970
 
     @property
     def run_id(self) -> str:
@@ -64,84 +64,84 @@ class RunRow(NamedTuple):
     @property
     def status(self) -> str:
         """The status of its record, or the time without new games: a run that was killed cannot change its record."""
-        silent = time.time() - self.changed
+        silent = time.time() - self.last_written
         if self.record.status != "running" or silent < SILENT_SECONDS:
             return self.record.status
-        return f"no new games for {duration(silent)}"
+        return f"no new games for {format_duration(silent)}"
 
     @property
-    def begun(self) -> str:
+    def start_text(self) -> str:
         """The time when it began (2026-01-31 12:00, UTC), with the status if it is not complete."""
-        created = minute_of(self.record.created)
+        created = format_minute(self.record.created)
         return created if self.record.status == "complete" else f"{created}, {self.status}"
 
 
-def minute_of(created: str) -> str:
+def format_minute(created: str) -> str:
     """A moment of a record as tables show it: 2026-01-31 12:00."""
     return created[:16].replace("T", " ")
 
 
-def matching(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: str = "") -> list[RunRow]:
+def select_runs(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: str = "") -> list[RunRow]:
     """The runs that may have some games, with a status, and a text in their id or one of their agents' labels."""
     return [
         row
         for row in rows
         if status in ("", row.record.status)
         and (not text or any(text.lower() in each.lower() for each in (row.run_id, *row.agents)))
-        and games.takes(row.record)
+        and games.can_match_run(row.record)
     ]
 
 
-def run_rows(opened: OpenArchive) -> tuple[RunRow, ...]:
+def list_runs(opened: OpenArchive) -> tuple[RunRow, ...]:
     """All runs, the newest first. Raises ``FailureError`` for a damaged record."""
-    return tuple(row_of(opened, record) for record in reversed(opened.archive.runs()))
+    return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()))
 
 
-def row_of(opened: OpenArchive, record: RunRecord) -> RunRow:
+def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
     """A run as a row."""
-    games = opened.archive.games_held(record.run_id)
+    games = opened.archive.count_games(record.run_id)
     if record.status != "running":
         return RunRow(record, games)
-    written = [status.modified for status in opened.archive.statuses(GAMES, record.run_id).values()]
+    written = [status.modified for status in opened.archive.list_file_statuses(GAMES_FOLDER, record.run_id).values()]
     return RunRow(record, games, max([*written, datetime.fromisoformat(record.created).timestamp()]))
 
 
-def record_of(opened: OpenArchive, run_id: str) -> RunRecord:
+def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
     """The record of a run. Raises ``NotFoundError`` if there is none."""
-    record = opened.archive.run(run_id)
+    record = opened.archive.find_run(run_id)
     if record is None:
-        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
+        raise unknown_run_error(opened.archive, run_id, opened.archive.list_recorded_run_ids())
     return record
 
 
-class Known(NamedTuple):
+class FilterNames(NamedTuple):
     """The names that filters can have."""
 
     rules: tuple[str, ...]
     agents: tuple[str, ...]
 
 
-def known(rows: Iterable[RunRow]) -> Known:
+def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
     """The rules and agents of runs, the most frequent first and in alphabetical order."""
     counts: dict[str, int] = {}
     agents: set[str] = set()
     for row in rows:
         counts[row.rules] = counts.get(row.rules, 0) + row.games
         agents.update(row.agents)
-    return Known(tuple(sorted(counts, key=lambda name: (-counts[name], name))), tuple(sorted(agents)))
+    return FilterNames(tuple(sorted(counts, key=lambda name: (-counts[name], name))), tuple(sorted(agents)))
 
 
-def few(row: RunRow) -> Cell:
+def build_agents_cell(row: RunRow) -> Cell:
     """The first agents of a run, each with its page, and how many more there are."""
-    shown, more = row.agents[:MOST_AGENTS], len(row.agents) - MOST_AGENTS
-    parts = tuple(Cell(agent, link=links.agent_page(agent, row.rules)) for agent in shown)
+    shown, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
+    parts = tuple(Cell(agent, link=links.agent_url(agent, row.rules)) for agent in shown)
     return Cell(f"{more} more" if more > 0 else "", parts=parts)
 
 
 ORDERS = ("newest", "most games", "first agent's score")
 
 
-def in_order(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
+def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
     """The runs in one of ``ORDERS``. Raises ``RequestError`` for another one."""
     if order not in ORDERS:
         raise RequestError(f"an order is one of {', '.join(ORDERS)}")
@@ -149,46 +149,49 @@ def in_order(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[Ru
         return sorted(rows, key=lambda row: -row.games)
     if order == ORDERS[0]:
         return [*rows]
-    scores = {row.run_id: score or 0.0 for row, score in zip(rows, first_scores(opened, rows), strict=True)}
+    scores = {row.run_id: score or 0.0 for row, score in zip(rows, compute_first_scores(opened, rows), strict=True)}
     return sorted(rows, key=lambda row: -scores[row.run_id])
 
 
-def first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
+def compute_first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
     """The score of the first agent of each match; None for a tournament, and where there are no games."""
     matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
-    found = results_of(opened.archive, matches)
+    found = load_results_by_run(opened.archive, matches)
     return [found[row.run_id][0].score.mean if row.run_id in found else None for row in rows]
 
 
-def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
+def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
     """A table of runs; ``brief``: with the most important columns only."""
-    names = [Cell(row.run_id, link=links.run_page(row.run_id), code=True) for row in rows]
+    names = [Cell(row.run_id, link=links.run_url(row.run_id), code=True) for row in rows]
     columns = [
-        words("run", names if brief else [replace(name, box=name.text) for name in names]),
-        words("agents", [few(row) for row in rows]),
-        column("first one's score, %", first_scores(opened, rows), percent),
+        text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
+        text_column("agents", [build_agents_cell(row) for row in rows]),
+        number_column("first one's score, %", compute_first_scores(opened, rows), format_percent),
         ResultColumn("games", [row.games_text for row in rows]),
     ]
     if not brief:
         columns += [
-            words("rules", [row.rules for row in rows]),
-            column("imposed plies", [row.record.spec["opening_plies"] for row in rows]),
-            words("begun (UTC)", [row.begun for row in rows]),
-            words("", ["training" if row.record.training else "" for row in rows]),
+            text_column("rules", [row.rules for row in rows]),
+            number_column("imposed plies", [row.record.spec["opening_plies"] for row in rows]),
+            text_column("begun (UTC)", [row.start_text for row in rows]),
+            text_column("", ["training" if row.record.training else "" for row in rows]),
         ]
     return Table(caption, columns)
 
 
-MOST_PAIRINGS = 100  # rows
+MAX_PAIRINGS = 100  # rows
 
 
-def run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
+def build_run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
     """The results and the properties of a run."""
-    fingerprint = f"{opened.archive.ranges(row.run_id).fingerprint:016x}"
-    return [_pairings(row.record, results(opened.archive, row.run_id)), _properties(row, fingerprint)]
+    fingerprint = f"{opened.archive.list_effective_ranges(row.run_id).fingerprint:016x}"
+    return [
+        _build_pairings_table(row.record, load_results(opened.archive, row.run_id)),
+        _build_properties_table(row, fingerprint),
+    ]
 
 
-def _properties(row: RunRow, fingerprint: str) -> Table:
+def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
     record, spec, code = row.record, row.record.spec, row.record.code
     values = {
         "status": row.status,
@@ -203,27 +206,27 @@ def _properties(row: RunRow, fingerprint: str) -> Table:
         "code": f"{code.get('version', '?')}, fingerprint {code.get('fingerprint', '?')}",
         "command": record.command,
     }
-    return Table("Properties of the run", properties(values, ("command",)))
+    return Table("Properties of the run", property_columns(values, ("command",)))
 
 
-def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> Table:
+def _build_pairings_table(record: RunRecord, found: Sequence[PairingResult]) -> Table:
     """The results of the first agents, in the columns of `qarena run`."""
-    shown, rules = found[:MOST_PAIRINGS], record.rules.name
-    games = [links.games_page(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
+    shown, rules = found[:MAX_PAIRINGS], record.rules.name
+    games = [links.games_url(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
     columns = [
-        linked("first", [each.first for each in shown], [links.agent_page(each.first, rules) for each in shown]),
-        linked("second", [each.second for each in shown], [links.agent_page(each.second, rules) for each in shown]),
-        linked("games", [count(each.games) for each in shown], games, right=True),
+        link_column("first", [each.first for each in shown], [links.agent_url(each.first, rules) for each in shown]),
+        link_column("second", [each.second for each in shown], [links.agent_url(each.second, rules) for each in shown]),
+        link_column("games", [format_count(each.games) for each in shown], games, right=True),
         *pairing_columns(pairings_frame(shown))[3:],
         ResultColumn("plies a game", [f"{each.mean_plies:.2f}" for each in shown]),
     ]
-    some = "" if len(found) <= MOST_PAIRINGS else f" (the first {MOST_PAIRINGS} of {len(found):,})"
+    some = "" if len(found) <= MAX_PAIRINGS else f" (the first {MAX_PAIRINGS} of {len(found):,})"
     return Table(f"Results of the first agent{some}, in %", columns)
 
 
-def chosen_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:
+def select_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:
     """The runs that may have these games. Raises ``RequestError`` if there are none."""
-    found = games.records(opened.archive)
+    found = games.select_runs(opened.archive)
     if not found:
         raise RequestError("all runs here are those of trainings")
     return found

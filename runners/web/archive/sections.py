@@ -6,48 +6,48 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import ResultColumn, Table, column, linked, words
+from analytics.questions.columns import ResultColumn, Table, link_column, number_column, text_column
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import among
-from analytics.report.page import PAGES, subject_named
-from analytics.report.reported_games import ReportedGames
+from analytics.questions.sql.views import run_condition_sql
+from analytics.report.page import PAGE_SUBJECTS, find_subject
+from analytics.report.reported_games import ReportData
 from analytics.report.section import ReportSection
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.exact.solve import VALUE_NAMES
 from runners.web.archive import links
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.runs import chosen_records, record_of, row_of, run_tables
+from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records
 
-FIRST_SCORE = 3  # column of a crosstable
-MOST_MISTAKES = 25  # that a list shows
-MOST_OF_A_SORT = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
-_OF_TRAININGS = "learning"  # the section that is about them
+FIRST_SCORE_COLUMN = 3  # column of a crosstable
+MAX_MISTAKES = 25  # that a list shows
+MAX_OF_A_KIND = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
+_TRAINING_SECTION = "learning"  # the section that is about them
 
 
-def one_run(opened: OpenArchive, run_id: str) -> ArchivePage:
+def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     """The page of a run by its id: its results and properties. Raises ``NotFoundError`` if there is none."""
-    row = row_of(opened, record_of(opened, run_id))
+    row = build_run_row(opened, find_run_record(opened, run_id))
     rules = row.record.rules.name
     ways = {
-        "Its games": links.games_page(run=run_id),
-        "Openings": links.openings_page("", run=run_id, rules=rules),
-        **{each.name: links.results_page(each.slug, run=run_id) for each in PAGES},
+        "Its games": links.games_url(run=run_id),
+        "Openings": links.openings_url("", run=run_id, rules=rules),
+        **{each.name: links.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
     }
-    parts = [*crosstable_of(opened, run_id), *run_tables(opened, row)]
+    parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
     return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
 
 
-def crosstable_of(opened: OpenArchive, run_id: str) -> list[Table]:
+def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
     """The crosstable of a run of several pairings that has games."""
-    if len(record_of(opened, run_id).pairings) < 2 or not opened.archive.games_held(run_id):
+    if len(find_run_record(opened, run_id).pairings) < 2 or not opened.archive.count_games(run_id):
         return []
-    table = section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
+    table = build_section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
     return [table] if table else []
 
 
-class ShownSection(NamedTuple):
+class SectionView(NamedTuple):
     """A section, and the games that it is about."""
 
     section: ReportSection
@@ -56,89 +56,89 @@ class ShownSection(NamedTuple):
     agents: int  # of which at most ``reported_games.MOST_AGENTS`` are shown
 
 
-def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> ShownSection:
+def build_section(opened: OpenArchive, slug: str, wanted: GameFilter) -> SectionView:
     """A section about all games of some runs.
 
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
-    subject = subject_named(slug)
-    chosen = games_of_runs(opened, replace(wanted, trainings=True) if slug == _OF_TRAININGS else wanted)
-    made = subject.section(chosen)
+    subject = find_subject(slug)
+    chosen = select_reported_games(opened, replace(wanted, trainings=True) if slug == _TRAINING_SECTION else wanted)
+    made = subject.build_section(chosen)
     if slug == "crosstable" and made.table is not None:
-        labels = _labels(chosen.records.values())
-        made = replace(made, table=_with_games(made.table, labels, wanted))
-    made = replace(made, table=_with_agents(made.table, chosen.records.values()))
-    return ShownSection(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
+        labels = _list_labels(chosen.records.values())
+        made = replace(made, table=_link_games(made.table, labels, wanted))
+    made = replace(made, table=_link_agents(made.table, chosen.records.values()))
+    return SectionView(made, chosen.selection.games, len(chosen.records), len(chosen.games_by_agent))
 
 
-def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ReportedGames:
+def select_reported_games(opened: OpenArchive, wanted: GameFilter) -> ReportData:
     """All games of these runs. Raises ``RequestError`` if there are none."""
-    records = chosen_records(opened, wanted)
-    held = [(record, opened.archive.games_held(record.run_id)) for record in records]
+    records = select_records(opened, wanted)
+    held = [(record, opened.archive.count_games(record.run_id)) for record in records]
     there = [(record, games) for record, games in held if games]
     if not there:
         raise RequestError("these runs have no games yet")
-    where = among(record.run_id for record, _ in there)
-    return ReportedGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+    where = run_condition_sql(record.run_id for record, _ in there)
+    return ReportData(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
 
 
-def _labels(records: Iterable[RunRecord]) -> set[str]:
+def _list_labels(records: Iterable[RunRecord]) -> set[str]:
     return {label for record in records for label in record.labels}
 
 
-def _with_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
+def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
     """A table in whose first column the labels of agents lead to their pages."""
     if table is None:
         return None
-    labels, rules = _labels(records), {record.rules.name for record in records}
+    labels, rules = _list_labels(records), {record.rules.name for record in records}
     own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
     cells = [
-        replace(cell, link=links.agent_page(cell.text, own)) if cell.text in labels else cell for cell in first.cells
+        replace(cell, link=links.agent_url(cell.text, own)) if cell.text in labels else cell for cell in first.cells
     ]
     return replace(table, columns=[first._replace(texts=cells), *others])
 
 
-def _with_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:
+def _link_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:
     """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
     agents = [cell.text for cell in table.columns[0].cells]
     filters = {"run": wanted.runs[0]} if wanted.runs else {"rules": wanted.rules or ""}
 
-    def against(opponent: str, scores: ResultColumn) -> ResultColumn:
+    def link_scores(opponent: str, scores: ResultColumn) -> ResultColumn:
         cells = [
             cell
             if cell.tint is None or not {agent, opponent} <= set(labels)
-            else replace(cell, link=links.games_page(agent=agent, opponent=opponent, **filters))
+            else replace(cell, link=links.games_url(agent=agent, opponent=opponent, **filters))
             for agent, cell in zip(agents, scores.cells, strict=True)
         ]
         return scores._replace(texts=cells)
 
-    end = FIRST_SCORE + len(agents)
-    scores = map(against, agents, table.columns[FIRST_SCORE:end])
-    return replace(table, columns=[*table.columns[:FIRST_SCORE], *scores, *table.columns[end:]])
+    end = FIRST_SCORE_COLUMN + len(agents)
+    scores = map(link_scores, agents, table.columns[FIRST_SCORE_COLUMN:end])
+    return replace(table, columns=[*table.columns[:FIRST_SCORE_COLUMN], *scores, *table.columns[end:]])
 
 
-def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> Table:
+def build_mistakes_table(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> Table:
     """The mistakes of some games, those that gave up most first, then the latest in a game; of each sort a few.
 
     A sort is an agent, a kind of decision and a ply.
 
     ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
     """
-    records = chosen_records(opened, wanted)
+    records = select_records(opened, wanted)
     found = opened.sql(
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
-        f"WHERE regret > 0 AND {among(record.run_id for record in records)} "
+        f"WHERE regret > 0 AND {run_condition_sql(record.run_id for record in records)} "
         "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
         "QUALIFY row_number() OVER (PARTITION BY agent, kind, ply ORDER BY regret DESC, run_id, game_id) <= $each "
-        f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MOST_MISTAKES}",
-        {"agent": wanted.agent, "kind": kind, "ply": ply, "each": MOST_OF_A_SORT if ply is None else MOST_MISTAKES},
+        f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MAX_MISTAKES}",
+        {"agent": wanted.agent, "kind": kind, "ply": ply, "each": MAX_OF_A_KIND if ply is None else MAX_MISTAKES},
     )
     values = found.select("value_before", "value_after").rows()
     columns = [
-        words("game", [links.game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
-        linked("agent", found["agent"], map(links.agent_page, found["agent"])),
-        words("decision", found["kind"]),
-        column("ply", found["ply"]),
-        words("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),
+        text_column("game", [links.build_game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
+        link_column("agent", found["agent"], map(links.agent_url, found["agent"])),
+        text_column("decision", found["kind"]),
+        number_column("ply", found["ply"]),
+        text_column("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),
     ]
     return Table("The largest mistakes, the latest in a game first", columns)

@@ -10,44 +10,44 @@ import io
 import os
 from typing import Any
 
-from analytics.questions.sql.answers import Limits
+from analytics.questions.sql.answers import QueryLimits
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.files.backend import location_of
+from analytics.store.files.backend import parse_location
 from quarto.errors import RequestError
-from runners.hosting.child_program import Message, Serve
-from runners.web.archive.library import stamp_of
+from runners.hosting.child_program import Message, RequestHandler
+from runners.web.archive.library import read_archive_stamp
 
 NICENESS = 5  # pages come first
 
 
-def serve(setup: dict[str, Any], _: bytes) -> tuple[Message, Serve]:
+def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHandler]:
     """Serve questions. None opens the archive, or opens it again if it has changed; a question gets rows for Arrow."""
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
-    root = location_of(setup["archive"])
-    limits = Limits(setup["memory"], setup["spill"], setup["seconds"], options=False)
+    root = parse_location(setup["archive"])
+    limits = QueryLimits(setup["memory"], setup["spill"], setup["seconds"], options=False)
     opened: OpenArchive | None = None
     stamp: object = None
 
-    def answer(question: str | None, _: bytes) -> Message:
+    def respond(question: str | None, _: bytes) -> Message:
         nonlocal opened, stamp
         if question is not None and opened is not None:
-            return None, _arrow(opened.first(question, setup["rows"] + 1), setup["bytes"])
-        found = stamp_of(root)
+            return None, _encode_arrow(opened.read_first_rows(question, setup["rows"] + 1), setup["bytes"])
+        found = read_archive_stamp(root)
         if opened is None:
             opened = OpenArchive(root, limits, vocabulary_only=True)
         elif found == stamp:
             return None, b""
         else:
             opened.refresh()
-        opened.first("SELECT run_id FROM games LIMIT 0", 1)  # DuckDB starts now, not in a question's time
+        opened.read_first_rows("SELECT run_id FROM games LIMIT 0", 1)  # DuckDB starts now, not in a question's time
         stamp = found
         return None, b""
 
-    return (None, b""), answer
+    return (None, b""), respond
 
 
-def _arrow(frame: Any, most: int) -> bytes:
+def _encode_arrow(frame: Any, most: int) -> bytes:
     """A frame in Arrow's format. Raises ``RequestError`` for one of too many bytes."""
     content = io.BytesIO()
     frame.write_ipc(content)  # not compressed: whoever reads it must not need more memory than it has bytes

@@ -9,20 +9,29 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import MISSING, ResultColumn, Table, column, intervals, linked, percent, words
-from analytics.questions.pairings import PairingResult, results_of_jobs
+from analytics.questions.columns import (
+    MISSING,
+    ResultColumn,
+    Table,
+    format_percent,
+    interval_column,
+    link_column,
+    number_column,
+    text_column,
+)
+from analytics.questions.pairings import PairingResult, load_job_results
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import value_of
+from analytics.questions.sql.views import parse_setting
 from analytics.report.style import Figure
 from analytics.store.records import SweepJob
-from quarto.errors import NotFoundError, nearest
+from quarto.errors import NotFoundError, describe_valid_names
 from runners.web.archive import links
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.charts import ChartPlan, chart
-from runners.web.archive.runs import minute_of
+from runners.web.archive.charts import ChartPlan, build_chart
+from runners.web.archive.runs import format_minute
 
-MOST_ROWS = 200
-MOST_ERRORS = 20
+MAX_ROWS = 200
+MAX_ERRORS = 20
 SCORE = "score, %"
 _NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
 
@@ -38,107 +47,115 @@ class SweepRow(NamedTuple):
     created: str  # when its first run began
 
 
-def sweep_rows(opened: OpenArchive) -> tuple[SweepRow, ...]:
+def list_sweeps(opened: OpenArchive) -> tuple[SweepRow, ...]:
     """All sweeps, the newest first."""
     of: dict[str, list[SweepJob]] = {}
-    for job in opened.archive.sweep_jobs():
+    for job in opened.archive.load_sweep_jobs():
         of.setdefault(job.sweep_id, []).append(job)
-    return tuple(sorted((_row(opened, *each) for each in of.items()), key=lambda row: row.created, reverse=True))
+    return tuple(
+        sorted((_build_sweep_row(opened, *each) for each in of.items()), key=lambda row: row.created, reverse=True)
+    )
 
 
-def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepRow:
-    records = [opened.archive.run(job.run_id) for job in jobs if job.run_id]
-    created = min((minute_of(record.created) for record in records if record), default="")
+def _build_sweep_row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepRow:
+    records = [opened.archive.find_run(job.run_id) for job in jobs if job.run_id]
+    created = min((format_minute(record.created) for record in records if record), default="")
     complete = sum(job.status == "complete" for job in jobs)
     objective = next((job.objective for job in jobs if job.objective), "")
-    return SweepRow(sweep_id, len(jobs), complete, tuple(_varying(jobs)), objective, created)
+    return SweepRow(sweep_id, len(jobs), complete, tuple(_list_varying_settings(jobs)), objective, created)
 
 
-def sweeps_table(rows: Sequence[SweepRow]) -> Table:
+def build_sweeps_table(rows: Sequence[SweepRow]) -> Table:
     """A table of sweeps."""
     jobs = [f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}" for row in rows]
     columns = [
-        linked("sweep", [row.sweep_id for row in rows], [links.sweep_page(row.sweep_id) for row in rows], code=True),
-        words("what varies", [", ".join(row.settings) or "nothing" for row in rows]),
+        link_column(
+            "sweep", [row.sweep_id for row in rows], [links.sweep_url(row.sweep_id) for row in rows], code=True
+        ),
+        text_column("what varies", [", ".join(row.settings) or "nothing" for row in rows]),
         ResultColumn("jobs", jobs),
-        words("objective", [row.objective or "·" for row in rows]),
-        words("begun (UTC)", [row.created or "·" for row in rows]),
+        text_column("objective", [row.objective or "·" for row in rows]),
+        text_column("begun (UTC)", [row.created or "·" for row in rows]),
     ]
     return Table("Sweeps, the newest first", columns)
 
 
-def one_sweep(opened: OpenArchive, sweep_id: str) -> ArchivePage:
+def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
     """The page of a sweep by its id: its picture and its jobs. Raises ``NotFoundError`` if there is none."""
-    jobs = [job for job in opened.archive.sweep_jobs() if job.sweep_id == sweep_id]
+    jobs = [job for job in opened.archive.load_sweep_jobs() if job.sweep_id == sweep_id]
     if not jobs:
-        known = {job.sweep_id for job in opened.archive.sweep_jobs()}
-        raise NotFoundError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
-    settings = _varying(jobs)
-    found = results_of_jobs(opened.archive, jobs)
+        known = {job.sweep_id for job in opened.archive.load_sweep_jobs()}
+        raise NotFoundError(
+            f"sweep {sweep_id!r} is not in archive {opened.archive.root}{describe_valid_names(sweep_id, known)}"
+        )
+    settings = _list_varying_settings(jobs)
+    found = load_job_results(opened.archive, jobs)
     named = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
     shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(named))
     lead = f"{', '.join(settings[:-2])}{', ' if settings[2:] else ''}{' and '.join(settings[-2:]) or 'Nothing'} varied"
     lead += f"; the same in all jobs: {shared}" if shared else ""
-    parts = [_figure(settings, found), _table(settings, found), *_failures(jobs)]
+    parts = [_build_figure(settings, found), _build_jobs_table(settings, found), *_build_error_tables(jobs)]
     return ArchivePage(f"Sweep `{sweep_id}`", lead, parts=parts)
 
 
-def _failures(jobs: Sequence[SweepJob]) -> list[Table]:
+def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
     """The errors of the jobs that have no results because of them."""
     failed = [job for job in jobs if job.error]
-    some = "" if len(failed) <= MOST_ERRORS else f": the first {MOST_ERRORS} of {len(failed)}, see the view sweeps"
-    shown = failed[:MOST_ERRORS]
-    columns = [words("job", [str(job.job) for job in shown]), words("error", [job.error for job in shown])]
+    some = "" if len(failed) <= MAX_ERRORS else f": the first {MAX_ERRORS} of {len(failed)}, see the view sweeps"
+    shown = failed[:MAX_ERRORS]
+    columns = [text_column("job", [str(job.job) for job in shown]), text_column("error", [job.error for job in shown])]
     return [Table(f"Why jobs failed{some}", columns)] if failed else []
 
 
-def _varying(jobs: Sequence[SweepJob]) -> list[str]:
+def _list_varying_settings(jobs: Sequence[SweepJob]) -> list[str]:
     """The settings that are not the same in all jobs, in the order in which they were given."""
     names = dict.fromkeys(name for job in jobs for name in job.overrides)
     return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
 
 
-Found = Sequence[tuple[SweepJob, list[PairingResult]]]
+JobResults = Sequence[tuple[SweepJob, list[PairingResult]]]
 
 
-def _objective(found: Found) -> str | None:
+def _find_objective(found: JobResults) -> str | None:
     return next((job.objective for job, _ in found if job.objective), None)
 
 
-def _is_score(found: Found) -> bool:
+def _is_judged_by_score(found: JobResults) -> bool:
     """Whether jobs are judged by the first agent's score, and each is one pairing."""
-    return all(len(pairings) == 1 for _, pairings in found if pairings) and _objective(found) in (None, "score")
+    return all(len(pairings) == 1 for _, pairings in found if pairings) and _find_objective(found) in (None, "score")
 
 
-def _table(settings: Sequence[str], found: Found) -> Table:
+def _build_jobs_table(settings: Sequence[str], found: JobResults) -> Table:
     """A row for each pairing of each job; a job without results says why in the place of its first agent."""
     nothing: list[PairingResult | None] = [None]
     rows = [(job, each) for job, pairings in found for each in pairings or nothing]
-    shown = rows[:MOST_ROWS]
+    shown = rows[:MAX_ROWS]
     jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
     scores = [each.score if each else None for each in pairings]
-    pages = [links.run_page(job.run_id) if job.run_id else "" for job in jobs]
+    pages = [links.run_url(job.run_id) if job.run_id else "" for job in jobs]
     values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
     columns = [
-        linked("job", [str(job.job) for job in jobs], pages),
-        *(words(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
-        *([] if _is_score(found) else [ResultColumn(_objective(found) or "objective", values)]),
-        words("first agent", [each.first if each else job.status for job, each in shown]),
-        words("second agent", [each.second if each else MISSING for each in pairings]),
-        column("games", [each.games if each else None for each in pairings]),
-        column(SCORE, [each.mean if each else None for each in scores], percent),
-        intervals([each.low if each else None for each in scores], [each.high if each else None for each in scores]),
+        link_column("job", [str(job.job) for job in jobs], pages),
+        *(text_column(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
+        *([] if _is_judged_by_score(found) else [ResultColumn(_find_objective(found) or "objective", values)]),
+        text_column("first agent", [each.first if each else job.status for job, each in shown]),
+        text_column("second agent", [each.second if each else MISSING for each in pairings]),
+        number_column("games", [each.games if each else None for each in pairings]),
+        number_column(SCORE, [each.mean if each else None for each in scores], format_percent),
+        interval_column(
+            [each.low if each else None for each in scores], [each.high if each else None for each in scores]
+        ),
     ]
-    some = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
+    some = "" if len(rows) <= MAX_ROWS else f" (the first {MAX_ROWS} of {len(rows):,} rows)"
     return Table(f"Jobs{some}", columns)
 
 
-def _figure(settings: Sequence[str], found: Found) -> Figure | str:
+def _build_figure(settings: Sequence[str], found: JobResults) -> Figure | str:
     """The picture, or why there is none."""
     if len(settings) not in (1, 2):
         what = "no setting varies" if not settings else f"{len(settings)} settings vary"
         return f"No picture: {what}: a picture needs one or two."
-    rows, y = _points(settings, found)
+    rows, y = _build_points(settings, found)
     if rows.height < 2:
         return "No picture: fewer than two jobs have a value."
     interval_of = ("low", "high") if "low" in rows.columns else (None, None)
@@ -148,24 +165,26 @@ def _figure(settings: Sequence[str], found: Found) -> Figure | str:
             rows = rows.sort(settings[0])
         plan = ChartPlan("line" if numeric else "points", settings[0], y, None, *interval_of)
         note = "The band is the 95 % interval." if numeric else "Lines are 95 % intervals."
-        figure = chart(rows, plan, f"{y} by {settings[0]}")
+        figure = build_chart(rows, plan, f"{y} by {settings[0]}")
         return figure if interval_of[0] is None else replace(figure, note=note)
     wide = max(settings, key=lambda name: rows[name].n_unique())
     x, other = wide, next(name for name in settings if name != wide)
-    figure = chart(rows.sort(settings), ChartPlan("heat map", x, other, y, *interval_of), f"{y} by {x} and {other}")
+    figure = build_chart(
+        rows.sort(settings), ChartPlan("heat map", x, other, y, *interval_of), f"{y} by {x} and {other}"
+    )
     pale = " A tile is pale if its 95 % interval holds the mean." if interval_of[0] else ""
     return replace(figure, note=f"Blue is above the mean of all, orange below it.{pale}")
 
 
-def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
+def _build_points(settings: Sequence[str], found: JobResults) -> tuple[pl.DataFrame, str]:
     """A row for each job that has a value, and the name of the value.
 
     It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
     """
-    objective, by_score = _objective(found), _is_score(found)
+    objective, by_score = _find_objective(found), _is_judged_by_score(found)
     rows: list[dict[str, Any]] = []
     for job, pairings in found:
-        point: dict[str, Any] = _settings(job.overrides, settings)
+        point: dict[str, Any] = _parse_settings(job.overrides, settings)
         if by_score and pairings:
             score = pairings[0].score
             rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
@@ -176,13 +195,13 @@ def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
     return pl.DataFrame(rows, strict=False, infer_schema_length=None), SCORE if by_score else objective or "value"
 
 
-def _settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
-    values = {name: value_of(overrides[name]) if name in overrides else None for name in names}
+def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
+    values = {name: parse_setting(overrides[name]) if name in overrides else None for name in names}
     return {
-        name: value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+        name: value if isinstance(value, int | float) and not isinstance(value, bool) else _format_value(value)
         for name, value in values.items()
     }
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

@@ -21,53 +21,53 @@ from analytics.tables.derived.tables import index_runs
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.play.dialogue import game_after
-from runners.play.game import Game, Players, result, turn_text
-from runners.play.hints import hint
-from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, prepared_game, spec_of
+from runners.play.dialogue import apply_decision
+from runners.play.game import Game, Participants, describe_ending, describe_turn
+from runners.play.hints import find_hint
+from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules
-from runners.web.background import Background, BackgroundJob
-from runners.web.pages import checked_words, whole
+from runners.web.background import BackgroundJob, BackgroundPool
+from runners.web.pages import check_decision_words, parse_whole_number
 from runners.web.site import Site
 
-MOST_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten
-MOST_THINKING = 16  # agents at a time
+MAX_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten
+MAX_THINKING = 16  # agents at a time
 FOREVER = float("inf")  # an agent's limits are its own (turn_seconds)
 IDLE_SECONDS = 30.0  # without a page that asks, after which an agent gives up its place
 
-_numbers = count()
+_serials = count()
 
 
-Answers = dict[Game, tuple[int, int] | AgentFailedError]
+TurnsByGame = dict[Game, tuple[int, int] | AgentFailedError]
 
 
-class UnansweredError(Exception):
+class TurnPendingError(Exception):
     """The agent has not answered yet."""
 
 
 class RememberingOpponent:
     """An opponent that repeats the answers that were given; for others it asks ``thinking``, if that is there."""
 
-    def __init__(self, label: str, answers: Answers, thinking: Opponent | None = None) -> None:
+    def __init__(self, label: str, answers: TurnsByGame, thinking: Opponent | None = None) -> None:
         self.label = label
         self._answers = answers
         self._thinking = thinking
 
-    def turn(self, game: Game) -> tuple[int, int]:
+    def take_turn(self, game: Game) -> tuple[int, int]:
         if game not in self._answers and self._thinking is not None:
             try:
-                self._answers[game] = self._thinking.turn(game)
+                self._answers[game] = self._thinking.take_turn(game)
             except AgentFailedError as error:
                 self._answers[game] = error
         found = self._answers.get(game)
         if found is None:
-            raise UnansweredError
+            raise TurnPendingError
         if isinstance(found, AgentFailedError):
             raise found
         return found
 
 
-class Seen(NamedTuple):
+class GameState(NamedTuple):
     """A game after some decisions of the person."""
 
     session: Session
@@ -80,41 +80,41 @@ class Seen(NamedTuple):
         return self.session.game
 
 
-class HeldGame:
+class WebGame:
     """A game between a person and an agent."""
 
     def __init__(self, begun: GameAddress, prepared: PreparedGame, aids: Sequence[str] = ()) -> None:
-        self.begun = begun
+        self.start_address = begun
         self.prepared = prepared
-        self.serial = next(_numbers)
+        self.serial = next(_serials)
         self.aids = set(aids)
         self.moves: tuple[str, ...] = ()  # that count: those of the form that was sent last
-        self.entry: tuple[str, int] | None = None  # run and number, once the game is logged
-        self.trouble = ""  # why it could not be logged
+        self.log_entry: tuple[str, int] | None = None  # run and number, once the game is logged
+        self.log_error = ""  # why it could not be logged
         self.lock = threading.Lock()  # of what may change; not held while the agent thinks
         self._thinking = threading.Lock()
-        self._answers: Answers = {}
+        self._answers: TurnsByGame = {}
         self._started = time.perf_counter()
 
-    def seen(self, moves: Sequence[str]) -> Seen:
+    def replay(self, moves: Sequence[str]) -> GameState:
         """The game after decisions. Raises ``RequestError`` for an illegal one."""
-        return self._replayed(moves, RememberingOpponent(self.prepared.opponent.label, self._answers))
+        return self._replay_against(moves, RememberingOpponent(self.prepared.opponent.label, self._answers))
 
-    def answer(self, moves: Sequence[str]) -> None:
+    def play_agent_turn(self, moves: Sequence[str]) -> None:
         """Let the agent answer; log the game if that ends it and the decisions are those that count."""
         with self._thinking:
             opponent = self.prepared.opponent
-            found = self._replayed(moves, RememberingOpponent(opponent.label, self._answers, opponent))
+            found = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
         with self.lock:
-            if found.session.over and tuple(moves) == self.moves:
-                self._log(found.game)
+            if found.session.is_over and tuple(moves) == self.moves:
+                self._log_game(found.game)
 
     def is_to_be_logged(self, moves: Sequence[str]) -> bool:
         """Whether these decisions count, end the game, and it is not in the archive yet."""
         with self.lock:
-            if self.entry is not None or self.trouble or tuple(moves) != self.moves:
+            if self.log_entry is not None or self.log_error or tuple(moves) != self.moves:
                 return False
-            return self.seen(moves).session.over
+            return self.replay(moves).session.is_over
 
     def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
         """The decisions after one more, which then count. Raises ``RequestError`` if it is illegal.
@@ -125,10 +125,10 @@ class HeldGame:
             if self.moves == (*moves, decision):
                 return self.moves
             self._check_open()
-            if self.seen(moves).thinking:
+            if self.replay(moves).thinking:
                 raise RequestError(f"{self.prepared.opponent.label} is thinking: wait for its turn")
             after = (*moves, decision)
-            self.seen(after)
+            self.replay(after)
             if self.moves[: len(after)] != after and tuple(moves) != self.moves:
                 self.aids.add("undo")
             self.moves = after
@@ -138,70 +138,70 @@ class HeldGame:
         """The decisions without the last turn of the person, or its beginning."""
         with self.lock:
             self._check_open()
-            turns = self.seen(moves).turns
+            turns = self.replay(moves).turns
             if not turns:
                 raise RequestError("there is nothing to take back: you have not played yet")
             self.aids.add("undo")
             self.moves = tuple(moves[: turns[-1]])
             return self.moves
 
-    def hint(self) -> None:
+    def record_hint(self) -> None:
         """The person wants a hint."""
         with self.lock:
             self._check_open()
             self.aids.add("hint")
 
     def _check_open(self) -> None:
-        if self.entry is not None:
-            run_id, number = self.entry
+        if self.log_entry is not None:
+            run_id, number = self.log_entry
             raise RequestError(f"this game is over, and logged as game {number} of run {run_id}: begin another one")
 
-    def _replayed(self, moves: Sequence[str], opponent: Opponent) -> Seen:
+    def _replay_against(self, moves: Sequence[str], opponent: Opponent) -> GameState:
         session = Session(self.prepared.spec.rules, self.prepared.seat, opponent)
-        players = Players(self.prepared.seat, opponent.label)
+        players = Participants(self.prepared.seat, opponent.label)
         turns: list[int] = []
         news: list[str] = []
         at = 0
-        while not session.over:
+        while not session.is_over:
             before = session.game
-            if session.agent_to_act:
+            if session.is_agent_to_act:
                 try:
-                    session.answer()
-                except UnansweredError:
+                    session.play_agent_turn()
+                except TurnPendingError:
                     break
             elif at < len(moves):
                 if not before.halfway:
                     turns.append(at)
                     news.clear()
-                session.act(_after(moves[at], before))
+                session.advance_to(_apply_decision(moves[at], before))
                 at += 1
             else:
                 break
-            news.append(turn_text(before, session.game, players))
-        if session.over:
+            news.append(describe_turn(before, session.game, players))
+        if session.is_over:
             if at < len(moves):
                 raise RequestError(f"the game is over, and {moves[at]} comes after its end")
-            news.append(result(session.game, players, session.reason))
-        return Seen(session, tuple(turns), tuple(filter(None, news)), session.agent_to_act)
+            news.append(describe_ending(session.game, players, session.reason))
+        return GameState(session, tuple(turns), tuple(filter(None, news)), session.is_agent_to_act)
 
-    def _log(self, game: Game) -> None:
-        if self.entry is not None or self.prepared.logbook is None:
+    def _log_game(self, game: Game) -> None:
+        if self.log_entry is not None or self.prepared.logbook is None:
             return
         seconds = time.perf_counter() - self._started
         try:
-            self.entry = self.prepared.logbook.enter(game, self.prepared.number, seconds, self.aids)
-            self.trouble = ""
+            self.log_entry = self.prepared.logbook.log_game(game, self.prepared.number, seconds, self.aids)
+            self.log_error = ""
             # Questions about positions need the index of all games.
-            index_runs(Archive.open(self.prepared.logbook.root), [self.entry[0]])
+            index_runs(Archive.open(self.prepared.logbook.root), [self.log_entry[0]])
         except ArenaError as error:
-            self.trouble = str(error)
+            self.log_error = str(error)
 
 
-def _after(word: str, game: Game) -> Game:
-    return game.forfeited(FORFEIT_RESIGNED) if word == RESIGN else game_after(word, game)
+def _apply_decision(word: str, game: Game) -> Game:
+    return game.with_forfeit(FORFEIT_RESIGNED) if word == RESIGN else apply_decision(word, game)
 
 
-class HeldGames:
+class WebGameService:
     """The games of a site. Agents think in threads of their own, one for each browser at a time.
 
     So nobody waits for another one's. ``session`` names the browser.
@@ -209,67 +209,71 @@ class HeldGames:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._background = Background(MOST_THINKING, kept=2 * MOST_GAMES, idle_seconds=IDLE_SECONDS, endless=True)
-        self._held: OrderedDict[GameAddress, HeldGame] = OrderedDict()
+        self._background = BackgroundPool(MAX_THINKING, kept=2 * MAX_GAMES, idle_seconds=IDLE_SECONDS, endless=True)
+        self._games: OrderedDict[GameAddress, WebGame] = OrderedDict()
         self._lock = threading.Lock()
 
     def close(self) -> None:
         self._background.close()
 
-    def begin(self, setup: GameSetup, session: str) -> tuple[str, BackgroundJob]:
+    def begin_game(self, setup: GameSetup, session: str) -> tuple[str, BackgroundJob]:
         """Begin a game: its id, and the job that sets the agent up, whose result is the game.
 
         Raises ``RequestError`` for rules or an agent that do not exist.
         """
-        identity = new_id()
-        return identity, self._set_up(identity, setup, session, identity)
+        identity = create_game_id()
+        return identity, self._start_setup_job(identity, setup, session, identity)
 
-    def beginning(self, identity: str) -> BackgroundJob:
+    def find_setup_job(self, identity: str) -> BackgroundJob:
         """The job that sets up the game of an id. Raises ``NotFoundError`` if there is none."""
         found = self._background.find(identity)
         if found is None:
             raise NotFoundError("this server does not know that game: begin a new one")
         return found
 
-    def held(self, address: GameAddress) -> HeldGame | None:
+    def find_game(self, address: GameAddress) -> WebGame | None:
         """The game of an address, if this server began it or took it up, and has not forgotten it."""
         with self._lock:
-            found = self._held.get(address.beginning)
+            found = self._games.get(address.beginning)
             if found is not None:
-                self._held.move_to_end(address.beginning)
+                self._games.move_to_end(address.beginning)
             return found
 
-    def open(self, address: GameAddress, session: str) -> BackgroundJob:
+    def reopen_game(self, address: GameAddress, session: str) -> BackgroundJob:
         """Take up a game where its address says; the job's result is the game.
 
         What was taken back in it is not known, so it counts as one in which the person took turns back. Raises as
         ``begin`` does.
         """
         key = ("open", address)
-        return self._set_up(key, address.setup, session, address.id, address.number, address.moves, ("undo",))
+        return self._start_setup_job(key, address.setup, session, address.id, address.number, address.moves, ("undo",))
 
-    def opening(self, address: GameAddress) -> BackgroundJob | None:
+    def find_reopen_job(self, address: GameAddress) -> BackgroundJob | None:
         """The job that takes up the game of an address, if somebody asked for that."""
         return self._background.find(("open", address))
 
-    def answered(self, held: HeldGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
+    def start_turn_job(self, held: WebGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
         """The job in which the agent answers, and the game is logged if it is over."""
-        return self._background.job((held.serial, moves), lambda _job: held.answer(moves), FOREVER, owner=session)
+        return self._background.find_or_start(
+            (held.serial, moves), lambda _job: held.play_agent_turn(moves), FOREVER, owner=session
+        )
 
-    def answering(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob | None:
+    def find_turn_job(self, held: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """That job, if it was begun."""
         return self._background.find((held.serial, moves))
 
-    def hinted(self, held: HeldGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
+    def start_hint_job(self, held: WebGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
         """The job that finds a hint: it needs kernels, for which no page waits."""
         key = ("hint", held.serial, moves)
-        return self._background.job(key, lambda _job: hint(held.seen(moves).game), FOREVER, owner=session)
+        return self._background.find_or_start(
+            key, lambda _job: find_hint(held.replay(moves).game), FOREVER, owner=session
+        )
 
-    def hinting(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob | None:
+    def find_hint_job(self, held: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """That job, if it was begun."""
         return self._background.find(("hint", held.serial, moves))
 
-    def _set_up(
+    def _start_setup_job(
         self,
         key: Hashable,
         setup: GameSetup,
@@ -279,31 +283,31 @@ class HeldGames:
         moves: tuple[str, ...] = (),
         aids: Sequence[str] = (),
     ) -> BackgroundJob:
-        settings, known = self._site.settings, self._site.service(AgentsAndRules)
-        rules, agent = known.rules(setup.rules), known.agent(setup.agent)
+        settings, known = self._site.options, self._site.service(AgentsAndRules)
+        rules, agent = known.load_rules(setup.rules), known.load_agent(setup.agent)
 
-        def work(_job: BackgroundJob) -> HeldGame:
-            spec = spec_of(rules, setup.name, agent, setup.seat, setup.seed)
+        def work(_job: BackgroundJob) -> WebGame:
+            spec = build_run_spec(rules, setup.name, agent, setup.seat, setup.seed)
             player = agent.build()
             players = (player, GuardedAgent(player, agent.label, rules))
-            prepared = prepared_game(spec, setup.seat, players, settings.archive, settings.command, number)
-            held = self._hold(HeldGame(GameAddress(setup, prepared.number, identity), prepared, aids))
-            held.answer(moves)
+            prepared = prepare_game(spec, setup.seat, players, settings.archive, settings.command, number)
+            held = self._keep_game(WebGame(GameAddress(setup, prepared.number, identity), prepared, aids))
+            held.play_agent_turn(moves)
             return held
 
-        return self._background.job(key, work, FOREVER, owner=session)
+        return self._background.find_or_start(key, work, FOREVER, owner=session)
 
-    def _hold(self, held: HeldGame) -> HeldGame:
+    def _keep_game(self, held: WebGame) -> WebGame:
         with self._lock:
-            found = self._held.setdefault(held.begun, held)
-            while len(self._held) > MOST_GAMES:
-                self._held.popitem(last=False)
+            found = self._games.setdefault(held.start_address, held)
+            while len(self._games) > MAX_GAMES:
+                self._games.popitem(last=False)
             return found
 
 
-PATH = "/play/game"
+GAME_PATH = "/play/game"
 RESIGN = "resign"
-MOST_MOVES = 33  # gifts and placements of one person, and a resignation
+MAX_MOVES = 33  # gifts and placements of one person, and a resignation
 
 _ID = re.compile(r"[\w-]{22}")
 
@@ -326,29 +330,31 @@ class GameAddress(NamedTuple):
     id: str  # a random one, by which this server knows the game
     moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
 
-    def query(self) -> dict[str, object]:
+    def to_query(self) -> dict[str, object]:
         """The values of the address by name."""
         made = {**self.setup._asdict(), "number": self.number, "id": self.id}
         return made | ({"moves": ".".join(self.moves)} if self.moves else {})
 
-    def after(self, decision: str) -> GameAddress:
+    def with_decision(self, decision: str) -> GameAddress:
         """The address after one more decision. Raises ``RequestError`` for a text that cannot be one."""
-        return self._replace(moves=_moves([*self.moves, decision]))
+        return self._replace(moves=_check_moves([*self.moves, decision]))
 
     @property
     def beginning(self) -> GameAddress:
         return self._replace(moves=())
 
 
-def new_id() -> str:
+def create_game_id() -> str:
     """An id that nobody can guess."""
     return secrets.token_urlsafe(16)
 
 
-def checked_setup(values: Mapping[str, str]) -> GameSetup:
+def parse_setup(values: Mapping[str, str]) -> GameSetup:
     """The setup among the values of a form or an address. Raises ``RequestError`` for what is missing or wrong."""
-    seat, seed = whole(values, "seat", 1), whole(values, "seed")
-    return GameSetup(_text(values, "agent"), values.get("rules") or "classic", seat, seed, _text(values, "name"))
+    seat, seed = parse_whole_number(values, "seat", 1), parse_whole_number(values, "seed")
+    return GameSetup(
+        _parse_text(values, "agent"), values.get("rules") or "classic", seat, seed, _parse_text(values, "name")
+    )
 
 
 def parse_address(values: Mapping[str, str]) -> GameAddress:
@@ -356,15 +362,15 @@ def parse_address(values: Mapping[str, str]) -> GameAddress:
     identity, moves = values.get("id", ""), values.get("moves", "")
     if not _ID.fullmatch(identity):
         raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")
-    words = _moves(moves.split(".") if moves else [])
-    return GameAddress(checked_setup(values), whole(values, "number", MAX_PAIRS - 1), identity, words)
+    words = _check_moves(moves.split(".") if moves else [])
+    return GameAddress(parse_setup(values), parse_whole_number(values, "number", MAX_PAIRS - 1), identity, words)
 
 
-def _moves(words: list[str]) -> tuple[str, ...]:
-    return checked_words("moves", words, MOST_MOVES, RESIGN)
+def _check_moves(words: list[str]) -> tuple[str, ...]:
+    return check_decision_words("moves", words, MAX_MOVES, RESIGN)
 
 
-def _text(values: Mapping[str, str], name: str) -> str:
+def _parse_text(values: Mapping[str, str], name: str) -> str:
     text = values.get(name, "").strip()
     if not text or len(text) > 200:
         raise RequestError(f"{name} {text[:40]!r} is not a text of 1 to 200 characters")

@@ -13,198 +13,214 @@ from analytics.store.ranges import first_game_id
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_game, format_piece, parse_piece
 from quarto.rules import CELLS, NONE, PIECES
-from runners.arena.spec import label_of
-from runners.config.agent_policies import untrained
-from runners.play.game import Game, NextDecision, attributes
+from runners.arena.spec import format_label
+from runners.config.agent_policies import describe_untrained_agents
+from runners.play.game import Game, NextDecision, list_attribute_words
 from runners.play.hints import Hint
 from runners.play.levels import LEVELS
-from runners.play.session import question_for, used
-from runners.terminal.console import sql_command
-from runners.web.agents_and_rules import AgentsAndRules, parts_of
-from runners.web.archive.links import address as url_of
-from runners.web.archive.links import analysis_of_game
-from runners.web.background import BackgroundJob, compiling
-from runners.web.pages import FormFields, go_to, page, session_of
-from runners.web.play.games import PATH, RESIGN, GameAddress, HeldGame, HeldGames, Seen, checked_setup, parse_address
-from runners.web.site import site_of
-from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
+from runners.play.session import format_aids, format_plies_query
+from runners.terminal.console import format_sql_command
+from runners.web.agents_and_rules import AgentsAndRules, split_label
+from runners.web.archive.links import build_url as url_of
+from runners.web.archive.links import game_analysis_url
+from runners.web.background import BackgroundJob, compilation_counter
+from runners.web.pages import FormFields, find_browser_id, redirect_to, render_page
+from runners.web.play.games import (
+    GAME_PATH,
+    RESIGN,
+    GameAddress,
+    GameState,
+    WebGame,
+    WebGameService,
+    parse_address,
+    parse_setup,
+)
+from runners.web.site import find_site
+from runners.web.tiles import DecisionTile, build_filled_cell_tile, build_taken_piece_tile, describe_piece
 
 router = APIRouter()
 
-FIRST = "rule_based"  # the opponent that the form proposes
+DEFAULT_OPPONENT = "rule_based"  # the opponent that the form proposes
 
 
 @router.get("/play")
 def setup_page(request: Request) -> Response:
     """The form for a new game, filled in as the address says; ``agent`` may be a label with parameters."""
-    return _setup(request, request.query_params)
+    return _render_setup_page(request, request.query_params)
 
 
-def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
+def _render_setup_page(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
     """The form with these values, and why they were refused."""
-    site = site_of(request)
+    site = find_site(request)
     known = site.service(AgentsAndRules)
-    agent, given = parts_of(fields.get("agent") or FIRST)
-    rules, playable = fields.get("rules") or "classic", known.playable(agent)
+    agent, given = split_label(fields.get("agent") or DEFAULT_OPPONENT)
+    rules, playable = fields.get("rules") or "classic", known.list_playable_rules(agent)
     if rules not in playable and not error:
         rules = next((each for each in known.all_rules if each in playable), rules)
-    return page(
+    return render_page(
         request,
         "play_setup.html",
         400 if error else 200,
         agent=agent,
-        parameters=known.parameters(agent),
+        parameters=known.list_parameters(agent),
         described=known.all_agents,
-        given=given | _parameters(agent, fields),
+        given=given | _select_parameters(agent, fields),
         levels=LEVELS,
-        level=next((level for level in LEVELS if level.agent == (fields.get("agent") or FIRST)), None),
+        level=next((level for level in LEVELS if level.agent == (fields.get("agent") or DEFAULT_OPPONENT)), None),
         all_rules=known.all_rules,
         playable=playable,
         rules=rules,
         seat=fields.get("seat") or "1",
-        name=fields.get("name") or site.settings.name,
+        name=fields.get("name") or site.options.name,
         seed=fields.get("seed") or "1",
         error=error,
     )
 
 
-def _parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
+def _select_parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
     """An agent's own parameters: a form may still have those of one that was chosen before."""
     prefix = f"{agent}."
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
 
 
 @router.post("/play")
-def begin(request: Request, fields: FormFields) -> Response:
+def begin_game(request: Request, fields: FormFields) -> Response:
     """Begin a game, or show the form again with what is wrong in it."""
-    site = site_of(request)
+    site = find_site(request)
     try:
-        setup = checked_setup(fields)
-        given = {key: text.strip() for key, text in _parameters(setup.agent, fields).items() if text.strip()}
+        setup = parse_setup(fields)
+        given = {key: text.strip() for key, text in _select_parameters(setup.agent, fields).items() if text.strip()}
         if given:  # an empty field means the usual value
-            usual = {each.name: each.usual for each in site.service(AgentsAndRules).parameters(setup.agent)}
-            setup = setup._replace(agent=label_of(setup.agent, given, usual))
-        identity, job = site.service(HeldGames).begin(setup, session_of(request))
+            usual = {each.name: each.usual for each in site.service(AgentsAndRules).list_parameters(setup.agent)}
+            setup = setup._replace(agent=format_label(setup.agent, given, usual))
+        identity, job = site.service(WebGameService).begin_game(setup, find_browser_id(request))
         if not job.wait():
-            return go_to(f"/play/begun/{identity}")
-        held: HeldGame = job.result()
+            return redirect_to(f"/play/begun/{identity}")
+        held: WebGame = job.result()
     except RequestError as error:
-        return _setup(request, fields, str(error))
-    return go_to(PATH, **held.begun.query())
+        return _render_setup_page(request, fields, str(error))
+    return redirect_to(GAME_PATH, **held.start_address.to_query())
 
 
 @router.get("/play/begun/{identity}")
-def begun(request: Request, identity: str) -> Response:
+def game_wait_page(request: Request, identity: str) -> Response:
     """Wait until the agent is set up, and go on to the game."""
-    job = site_of(request).service(HeldGames).beginning(identity)
+    job = find_site(request).service(WebGameService).find_setup_job(identity)
     if not job.wait():
-        return _waiting(request, job)
-    held: HeldGame = job.result()
-    return go_to(PATH, **held.begun.query())
+        return _render_waiting_page(request, job)
+    held: WebGame = job.result()
+    return redirect_to(GAME_PATH, **held.start_address.to_query())
 
 
-@router.get(PATH)
+@router.get(GAME_PATH)
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     """The game of an address. No agent is asked for a link, nor a hint sought: the page has forms that do it."""
     address = parse_address(request.query_params)
-    games = site_of(request).service(HeldGames)
-    held = games.held(address)
+    games = find_site(request).service(WebGameService)
+    held = games.find_game(address)
     if held is None:
-        job = games.opening(address)
+        job = games.find_reopen_job(address)
         if job is None:
-            return _offered(request, address)
+            return _render_resume_page(request, address)
         if not job.wait():
-            return _waiting(request, job)
+            return _render_waiting_page(request, job)
         held = job.result()
-    seen = held.seen(address.moves)
+    seen = held.replay(address.moves)
     pending: BackgroundJob | None = None
     found: Hint | None = None
     if seen.thinking or held.is_to_be_logged(address.moves):
-        pending = games.answering(held, address.moves)
+        pending = games.find_turn_job(held, address.moves)
         if pending is None:
-            return _offered(request, address)
-    elif hint and "hint" in held.aids and not seen.session.over:
-        pending = games.hinting(held, address.moves)
+            return _render_resume_page(request, address)
+    elif hint and "hint" in held.aids and not seen.session.is_over:
+        pending = games.find_hint_job(held, address.moves)
     if pending and pending.wait():
         found, pending = pending.result(), None  # raises what went wrong
-        seen = held.seen(address.moves)
-    view = view_of(seen, parse_piece(piece) if piece else NONE, found, closed=held.entry is not None)
-    return _shown(request, address, held, seen, view, pending)
+        seen = held.replay(address.moves)
+    view = build_game_view(seen, parse_piece(piece) if piece else NONE, found, closed=held.log_entry is not None)
+    return _render_game_page(request, address, held, seen, view, pending)
 
 
-@router.post(PATH)
+@router.post(GAME_PATH)
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
     """Carry out a decision of the person, or a command: open, undo, hint, resign, log."""
-    address, session = parse_address(request.query_params), session_of(request)
-    games = site_of(request).service(HeldGames)
-    held = games.held(address)
+    address, session = parse_address(request.query_params), find_browser_id(request)
+    games = find_site(request).service(WebGameService)
+    held = games.find_game(address)
     if held is None:
-        job = games.open(address, session)
+        job = games.reopen_game(address, session)
         if not job.wait():
-            return go_to(PATH, **address.query())
+            return redirect_to(GAME_PATH, **address.to_query())
         held = job.result()
     if command == "open":
-        games.answered(held, address.moves, session).wait()
-        return go_to(PATH, **address.query())
+        games.start_turn_job(held, address.moves, session).wait()
+        return redirect_to(GAME_PATH, **address.to_query())
     if command == "hint":
-        held.hint()
-        games.hinted(held, address.moves, session)
-        return go_to(PATH, **address.query(), piece=request.query_params.get("piece"), hint=1)
+        held.record_hint()
+        games.start_hint_job(held, address.moves, session)
+        return redirect_to(GAME_PATH, **address.to_query(), piece=request.query_params.get("piece"), hint=1)
     if command == "undo":
-        return go_to(PATH, **address._replace(moves=held.undo(address.moves)).query())
+        return redirect_to(GAME_PATH, **address._replace(moves=held.undo(address.moves)).to_query())
     if command == "log":
-        held.answer(address.moves)
-        return go_to(PATH, **address.query())
+        held.play_agent_turn(address.moves)
+        return redirect_to(GAME_PATH, **address.to_query())
     if command not in ("", RESIGN):
         raise RequestError(f"command {command[:40]!r} is not known: undo, hint, {RESIGN} or log")
-    after = address.after(command or decision)
+    after = address.with_decision(command or decision)
     held.decide(address.moves, after.moves[-1])
-    games.answered(held, after.moves, session).wait()
-    return go_to(PATH, **after.query())
+    games.start_turn_job(held, after.moves, session).wait()
+    return redirect_to(GAME_PATH, **after.to_query())
 
 
-def _offered(request: Request, address: GameAddress) -> Response:
+def _render_resume_page(request: Request, address: GameAddress) -> Response:
     """A page that offers to go on with a game."""
-    return page(request, "play_open.html", setup=address.setup, action=url_of(PATH, address.query()))
+    return render_page(request, "play_open.html", setup=address.setup, action=url_of(GAME_PATH, address.to_query()))
 
 
-def _shown(
-    request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: BackgroundJob | None
+def _render_game_page(
+    request: Request,
+    address: GameAddress,
+    held: WebGame,
+    seen: GameState,
+    view: GameView,
+    pending: BackgroundJob | None,
 ) -> Response:
     setup = address.setup
     logged = None
-    if held.entry is not None:
-        run_id, number = held.entry
-        question = sql_command(question_for(run_id, number), site_of(request).settings.archive)
+    if held.log_entry is not None:
+        run_id, number = held.log_entry
+        question = format_sql_command(format_plies_query(run_id, number), find_site(request).options.archive)
         logged = {"run_id": run_id, "number": number, "game_id": first_game_id(0, number), "question": question}
-    return page(
+    return render_page(
         request,
         "play_game.html",
         view=view,
         seen=seen,
         setup=setup,
-        query=address.query(),
-        action=url_of(PATH, {**address.query(), "piece": request.query_params.get("piece")}),
-        end=url_of(PATH, address._replace(moves=held.moves).query()) if logged and not seen.session.over else "",
-        analysis=analysis_of_game(seen.game.plies, seen.game.rules.name, seen.game.hand),
-        compiling=pending is not None and compiling().active,
-        over=seen.session.over,
+        query=address.to_query(),
+        action=url_of(GAME_PATH, {**address.to_query(), "piece": request.query_params.get("piece")}),
+        end=url_of(GAME_PATH, address._replace(moves=held.moves).to_query())
+        if logged and not seen.session.is_over
+        else "",
+        analysis=game_analysis_url(seen.game.plies, seen.game.rules.name, seen.game.hand),
+        compiling=pending is not None and compilation_counter().active,
+        over=seen.session.is_over,
         won=seen.game.winner == setup.seat,
         drawn=seen.game.winner == NONE,
         logged=logged,
-        counts=seen.session.over and tuple(address.moves) == held.moves,
-        used=used(held.aids),
-        trouble=held.trouble,
-        notes=list(untrained([held.prepared.spec.agents[1]])),
+        counts=seen.session.is_over and tuple(address.moves) == held.moves,
+        used=format_aids(held.aids),
+        trouble=held.log_error,
+        notes=list(describe_untrained_agents([held.prepared.spec.agents[1]])),
         refresh=1 if pending is not None else None,
     )
 
 
-def _waiting(request: Request, job: BackgroundJob) -> Response:
+def _render_waiting_page(request: Request, job: BackgroundJob) -> Response:
     why = ": others are served first" if job.queued else ""
-    if compiling().active:
+    if compilation_counter().active:
         why = ": its kernels are being compiled, which may take a minute. Later games find them ready"
-    return page(request, "waiting.html", title="One moment", line=f"The agent is being set up{why}.", refresh=1)
+    return render_page(request, "waiting.html", title="One moment", line=f"The agent is being set up{why}.", refresh=1)
 
 
 class GameView(NamedTuple):
@@ -221,22 +237,22 @@ class GameView(NamedTuple):
     hints: list[str]
 
 
-def view_of(seen: Seen, chosen: int, found: Hint | None, closed: bool = False) -> GameView:
+def build_game_view(seen: GameState, chosen: int, found: Hint | None, closed: bool = False) -> GameView:
     """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that.
 
     ``closed``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
     """
     game = seen.game
-    yours = not (closed or seen.session.over or seen.thinking)
-    asked = game.asked if yours else NextDecision.NOTHING
-    hand = game.hand if asked is not NextDecision.PLY or chosen not in game.left else chosen
+    yours = not (closed or seen.session.is_over or seen.thinking)
+    asked = game.next_decision if yours else NextDecision.NOTHING
+    hand = game.hand if asked is not NextDecision.PLY or chosen not in game.pieces_left else chosen
     best = {word for each in (found.best if found and yours else ()) for word in (each, each.partition("@")[0])}
     return GameView(
-        [_marked(_cell(game, asked, cell, hand), best) for cell in range(CELLS)],
-        [_marked(_piece(game, asked, piece, hand), best) for piece in range(PIECES)],
+        [_mark_hint(_build_cell_tile(game, asked, cell, hand), best) for cell in range(CELLS)],
+        [_mark_hint(_build_piece_tile(game, asked, piece, hand), best) for piece in range(PIECES)],
         hand,
-        [] if hand == NONE else attributes(hand),
-        _task(asked, hand),
+        [] if hand == NONE else list_attribute_words(hand),
+        _describe_task(asked, hand),
         asked,
         yours,
         format_game(game.plies),
@@ -244,15 +260,15 @@ def view_of(seen: Seen, chosen: int, found: Hint | None, closed: bool = False) -
     )
 
 
-def _marked(tile: DecisionTile, best: set[str]) -> DecisionTile:
+def _mark_hint(tile: DecisionTile, best: set[str]) -> DecisionTile:
     """The tile with a mark if a hint recommends it."""
     if (tile.decision or tile.choice) not in best:
         return tile
     return tile._replace(hinted=True, label=f"{tile.label} (hint)")
 
 
-def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:
-    name, filled = format_cell(cell), filled_cell(game, cell)
+def _build_cell_tile(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:
+    name, filled = format_cell(cell), build_filled_cell_tile(game, cell)
     if filled is not None:
         return filled
     if hand == NONE or asked not in (NextDecision.PLACEMENT, NextDecision.PLY):
@@ -261,19 +277,19 @@ def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile
     return DecisionTile(name, NONE, f"{name}, empty: place {format_piece(hand)} here", decision=decision)
 
 
-def _piece(game: Game, asked: NextDecision, piece: int, hand: int) -> DecisionTile:
-    name, taken = format_piece(piece), taken_piece(game, piece)
+def _build_piece_tile(game: Game, asked: NextDecision, piece: int, hand: int) -> DecisionTile:
+    name, taken = format_piece(piece), build_taken_piece_tile(game, piece)
     if taken is not None:
         return taken
     if asked is NextDecision.PLY:
         held = "hand" if piece == hand else "left"
-        return DecisionTile(name, piece, f"Place {named(piece)}", choice=name, held=held)
+        return DecisionTile(name, piece, f"Place {describe_piece(piece)}", choice=name, held=held)
     if asked is NextDecision.GIFT:
-        return DecisionTile(name, piece, f"Give {named(piece)}", decision=name)
-    return DecisionTile(name, piece, named(piece))
+        return DecisionTile(name, piece, f"Give {describe_piece(piece)}", decision=name)
+    return DecisionTile(name, piece, describe_piece(piece))
 
 
-def _task(asked: NextDecision, hand: int) -> str:
+def _describe_task(asked: NextDecision, hand: int) -> str:
     if asked is NextDecision.GIFT:
         return "Your turn: give a piece."
     if asked is NextDecision.PLACEMENT or (asked is NextDecision.PLY and hand != NONE):

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey
+from agents.learning.line_boards import BOARD, STAGE_SIZE, compute_lines, survey_board
 from agents.learning.line_features import (
     DRAWN_AFTER,
     FEATURES,
     LOST_AFTER,
-    MOST_FEATURES,
+    MAX_FEATURES,
     WON_AFTER,
-    features_of,
-    words_of,
+    build_feature_words,
+    compute_features,
 )
 from quarto.jit import kernel, uint64
-from quarto.position import Position, board, from_plies
+from quarto.position import Position, board, position_from_plies
 from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS
@@ -34,14 +34,14 @@ from tests.positions import asked
 @kernel()
 def _features(lanes: int, occupied: int, gift: int, left: int, words: Any, found: Any) -> int:
     state = np.empty((4, BOARD), np.int64)
-    read_lines(lanes, occupied, words, state[0])
-    survey(occupied, words, state[0])
-    return features_of(occupied, gift, left, words, state[0], state[1:], found)
+    compute_lines(lanes, occupied, words, state[0])
+    survey_board(occupied, words, state[0])
+    return compute_features(occupied, gift, left, words, state[0], state[1:], found)
 
 
 def counted(position: Position, words: Any) -> tuple[int, list[int]]:
     """The number that ``features_of`` returns, and the features."""
-    found = np.empty(MOST_FEATURES, np.int64)
+    found = np.empty(MAX_FEATURES, np.int64)
     lanes = uint64(position.lanes)
     count = _features(lanes, position.occupied, position.hand, position.available, words, found)
     return int(count), [int(number) for number in found[: max(count, 0)]]
@@ -73,7 +73,7 @@ def occurrences(found: list[list[Any]]) -> Counter[tuple[tuple[int, int], ...]]:
 @pytest.mark.parametrize("name", ["classic", *seldom("torus_square")])
 def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str) -> None:
     rules = PRESETS[name]
-    words, positions = words_of(rules), afterstates(rules, 5)
+    words, positions = build_feature_words(rules), afterstates(rules, 5)
     found = [counted(position, words) for position in positions]
     twins = [lines.Afterstate(board(position), position.hand, rules) for position in positions]
     ends = {LOST_AFTER: lines.LOST, DRAWN_AFTER: lines.DRAWN, WON_AFTER: lines.WON}
@@ -87,13 +87,13 @@ def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str) -
 
 
 def test_features_have_the_numbers_that_stored_policies_mean() -> None:
-    sizes = {name: int(words_of(rules)[STAGE_SIZE]) for name, rules in PRESETS.items()}
+    sizes = {name: int(build_feature_words(rules)[STAGE_SIZE]) for name, rules in PRESETS.items()}
     known = {"classic": 112641, "square": 119185, "torus": 112497, "torus_square": 114097, "own_piece": 112641}
     assert (FEATURES, sizes) == (4, known)  # other numbers: raise FEATURES, which refuses the policies of before
 
 
 def test_what_the_replies_show_is_the_exact_value() -> None:
-    words, solver, met = words_of(CLASSIC), Solver(CLASSIC, 1.0), Counter[int]()
+    words, solver, met = build_feature_words(CLASSIC), Solver(CLASSIC, 1.0), Counter[int]()
     for position in afterstates(CLASSIC, 60):
         count, _ = counted(position, words)
         if count < 0:
@@ -105,11 +105,11 @@ def test_what_the_replies_show_is_the_exact_value() -> None:
 
 def image(position: Position, dice: random.Random, rules: Rules) -> Position:
     """The position under a random symmetry of cells and pieces."""
-    cells = dice.choice(symmetries(rules).cells.tolist())
+    cells = dice.choice(build_symmetries(rules).cells.tolist())
     order, flip = dice.sample(range(4), 4), dice.randrange(16)
 
     def moved(piece: int) -> int:
         return sum((piece >> old & 1) << new for new, old in enumerate(order)) ^ flip
 
     plies = [(moved(piece), cells[cell]) for cell, piece in enumerate(board(position)) if piece != NONE]
-    return from_plies(plies, moved(position.hand))
+    return position_from_plies(plies, moved(position.hand))

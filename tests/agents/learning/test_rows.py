@@ -9,12 +9,12 @@ import pytest
 
 from agents.learning.rows import (
     add_row,
-    empty_rows,
+    build_empty_rows,
+    build_rows,
+    enlarge_rows,
     find_row,
-    grown_rows,
     has_room,
-    known_positions,
-    rows_of,
+    list_positions,
 )
 from quarto.jit import uint64
 
@@ -33,7 +33,7 @@ def signed(key: Key) -> Key:
 
 
 def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
-    knowledge, rows, grown = empty_rows(np.array([0.5])), dict[Key, list[float]](), 0
+    knowledge, rows, grown = build_empty_rows(np.array([0.5])), dict[Key, list[float]](), 0
     for number, key in enumerate(some_positions(10_000)):
         width = 1 + key[1] % 16
         first = add_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
@@ -43,7 +43,7 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
             row[:] = rows[key] = [float(number)] * width
         assert row.tolist() == rows[key]
         if not has_room(knowledge.keys, knowledge.table):
-            knowledge, grown = grown_rows(knowledge), grown + 1
+            knowledge, grown = enlarge_rows(knowledge), grown + 1
     assert len(rows) < 10_000
     assert grown > 2
     assert knowledge.params.tolist() == [0.5]
@@ -52,7 +52,7 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
         assert knowledge.table[first : first + len(values)].tolist() == values
         other = (key[0] ^ 1, key[1], key[2])
         assert other in rows or find_row(uint64(other[0]), other[1], other[2], knowledge.keys) == -1
-    known = list(zip(*(column.tolist() for column in known_positions(knowledge)), strict=True))
+    known = list(zip(*(column.tolist() for column in list_positions(knowledge)), strict=True))
     assert [tuple(row[:3]) for row in known] == sorted(map(signed, rows))
     assert [knowledge.table[row[3]] for row in known] == [rows[key][0] for key in sorted(rows, key=signed)]
 
@@ -62,9 +62,9 @@ def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
     keys = sorted({signed(key) for key in some_positions(2 * size)})[:size]
     columns = tuple(np.array(column, np.int64) for column in (zip(*keys, strict=True) if keys else ([], [], [])))
     widths = np.array([1 + key[1] % 16 for key in keys], np.int64)
-    knowledge, first = rows_of(np.zeros(2), columns, widths)
+    knowledge, first = build_rows(np.zeros(2), columns, widths)
     assert first.tolist() == (np.cumsum(widths) - widths).tolist()
-    assert [tuple(row) for row in np.array(known_positions(knowledge)).T.tolist()] == [
+    assert [tuple(row) for row in np.array(list_positions(knowledge)).T.tolist()] == [
         (*key, place) for key, place in zip(keys, first.tolist(), strict=True)
     ]
     assert find_row(uint64(1), 1, 1, knowledge.keys) == -1

@@ -9,8 +9,8 @@ import pytest
 
 from analytics.exact.game_review import GameReview, JudgedDecision, review_game
 from quarto.notation import parse_game
-from quarto.position import board, from_plies
-from quarto.rules import CLASSIC, NONE, Rules, finished_lines
+from quarto.position import board, position_from_plies
+from quarto.rules import CLASSIC, NONE, Rules, find_finished_lines
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 
@@ -27,7 +27,7 @@ def random_game(rules: Rules, seed: int) -> list[tuple[int, int]]:
     rng.shuffle(cells)
     for plies in range(17):
         played = list(zip(pieces, cells, strict=True))[:plies]
-        if finished_lines(board(from_plies(played)), rules):
+        if find_finished_lines(board(position_from_plies(played)), rules):
             return played
     return played
 
@@ -38,14 +38,14 @@ WON = next(plies for seed in range(60) if 12 < len(plies := random_game(CLASSIC,
 def naive_values(plies: list[tuple[int, int]], ply: int, kind: str, rules: Rules) -> Kept:
     """The value of every choice in place of a decision, for who took it, by the slow twin."""
     if rules.mover_chooses:
-        turns = turns_of(from_plies(plies[:ply]), rules)
+        turns = turns_of(position_from_plies(plies[:ply]), rules)
         return {(piece, cell): solved.value for (cell, piece), solved in turns.items()}
     if kind == "gift":
-        turns = turns_of(from_plies(plies[:ply]), rules)
+        turns = turns_of(position_from_plies(plies[:ply]), rules)
         return {(gift, NONE): solved.value for (_, gift), solved in turns.items()}
     best: Kept = {}
     piece = plies[ply][0]
-    for (cell, _), solved in turns_of(from_plies(plies[:ply], piece), rules).items():
+    for (cell, _), solved in turns_of(position_from_plies(plies[:ply], piece), rules).items():
         best[piece, cell] = max(best.get((piece, cell), -1), solved.value)
     return best
 
@@ -73,7 +73,7 @@ def test_values_and_better_choices_are_those_of_playing_every_game_out(name: str
 def test_the_gift_in_hand_of_an_unfinished_game_is_judged_too() -> None:
     plies, (hand, _) = WON[:-1], WON[-1]
     given = review_game(CLASSIC, plies, hand, opening=OPENING).decisions[-1]
-    before = solve_position(from_plies(plies), CLASSIC).value
+    before = solve_position(position_from_plies(plies), CLASSIC).value
     assert given == JudgedDecision(len(plies), "gift", len(plies) % 2, hand, NONE, before, -1)
     assert review_game(CLASSIC, [], opening=0) == GameReview((), 0, {})
 

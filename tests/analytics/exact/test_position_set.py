@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 
 from analytics.exact import position_set
 from analytics.exact.position_set import (
-    ENDS,
-    NUMBERS,
+    NO_GIFT_COLUMN,
+    PIECE_COUNTS,
     PositionSet,
-    batch_of,
-    drawn,
-    judgement,
-    logged_games,
-    met,
-    ratio,
-    read,
-    regrets,
-    taken,
+    compute_judgement,
+    compute_regrets,
+    estimate_ratio,
+    read_logged_games,
+    read_position_set,
+    sample_arrangements,
+    sample_logged_positions,
+    select_positions,
+    to_batch,
 )
 from analytics.store.archive import Archive
 from quarto.batch import Games, Turns
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import parse_position
-from quarto.position import board, from_plies
+from quarto.position import board, position_from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import ILLEGAL
-from runners.exact.judging import SetOptions, make_frame, make_set
+from runners.exact.judging import PositionSetOptions, build_position_frame, create_position_set
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
 from tests.naive_solver import turns_of
@@ -41,7 +41,7 @@ from tests.paths import ROOT, SAMPLE
 
 SHIPPED = ROOT / "analytics/exact/position_sets/classic.parquet"
 
-MADE_WITH = SetOptions(CLASSIC)
+MADE_WITH = PositionSetOptions(CLASSIC)
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +51,17 @@ def frame() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def shipped() -> PositionSet:
-    return read(SHIPPED)
+    return read_position_set(SHIPPED)
 
 
 def test_a_slice_of_the_set_that_ships_is_made_again(frame: pl.DataFrame) -> None:
-    made = make_frame(Archive.open(SAMPLE), MADE_WITH._replace(numbers=(12, 14), megabytes=4.0))
+    made = build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(piece_counts=(12, 14), megabytes=4.0))
     assert made.equals(frame.filter(pl.col("pieces").is_in([12, 14])))
 
 
 @pytest.mark.slow
 def test_the_set_that_ships_is_made_again_to_the_byte(tmp_path: Path) -> None:
-    make_set(SAMPLE, MADE_WITH._replace(threads=2), tmp_path / "classic.parquet")
+    create_position_set(SAMPLE, MADE_WITH._replace(threads=2), tmp_path / "classic.parquet")
     assert (tmp_path / "classic.parquet").read_bytes() == SHIPPED.read_bytes()
 
 
@@ -69,7 +69,7 @@ def test_the_set_has_each_number_of_pieces_from_both_sources_and_no_position_twi
     ones = frame.unique("position", maintain_order=True)
     assert SHIPPED.stat().st_size <= 2_000_000
     counts = {(pieces, source): count for pieces, source, count in ones.group_by("pieces", "source").len().iter_rows()}
-    assert {pieces for pieces, _ in counts} == set(NUMBERS) == set(range(1, 16))
+    assert {pieces for pieces, _ in counts} == set(PIECE_COUNTS) == set(range(1, 16))
     assert (counts[1, "canonical"], counts[2, "canonical"]) == (8, 148)  # all there are: docs/theory.md
     assert {counts[pieces, source] for pieces in range(3, 14) for source in position_set.SOURCES} == {500}
     some = [parse_position(text)[0] for text in ones["position"].gather_every(7)]
@@ -82,8 +82,8 @@ def test_every_position_is_live_and_has_all_of_its_turns(shipped: PositionSet) -
     for i in range(0, len(pieces), 50):
         assert not has_line(board(shipped.batch.position(i)), CLASSIC)
         assert shipped.batch.occupied[i] >> int(shipped.batch.last_cell[i]) & 1
-    ends = (shipped.values[:, :, ENDS] != ILLEGAL).sum(axis=1)
-    gifts = (shipped.values[:, :, :ENDS] != ILLEGAL).sum(axis=(1, 2))
+    ends = (shipped.values[:, :, NO_GIFT_COLUMN] != ILLEGAL).sum(axis=1)
+    gifts = (shipped.values[:, :, :NO_GIFT_COLUMN] != ILLEGAL).sum(axis=(1, 2))
     assert np.array_equal(gifts, (16 - pieces - ends) * left)
 
 
@@ -93,26 +93,31 @@ def test_values_are_those_of_playing_out(shipped: PositionSet) -> None:
     for i in late:
         expected = {turn: solved.value for turn, solved in turns_of(shipped.batch.position(i), CLASSIC).items()}
         table = shipped.values[i]
-        found = {(int(c), int(g) if g != ENDS else NONE): int(table[c, g]) for c, g in np.argwhere(table != ILLEGAL)}
+        found = {
+            (int(c), int(g) if g != NO_GIFT_COLUMN else NONE): int(table[c, g])
+            for c, g in np.argwhere(table != ILLEGAL)
+        }
         assert found == expected
 
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
 def test_arrangements_without_a_line_are_drawn_and_become_positions(rules: object) -> None:
-    found = next(drawn(rules, 6, 3))  # type: ignore[arg-type]
-    tried = position_set.DRAWN_AT_ONCE
+    found = next(sample_arrangements(rules, 6, 3))  # type: ignore[arg-type]
+    tried = position_set.SAMPLE_BLOCK
     assert 0 < len(found.cells) < tried
-    batch = batch_of(found)
+    batch = to_batch(found)
     for i in range(0, len(found.cells), 500):
         plies = list(zip(found.pieces[i, :-1].tolist(), found.cells[i].tolist(), strict=True))
-        position = from_plies(plies, int(found.pieces[i, -1]))
+        position = position_from_plies(plies, int(found.pieces[i, -1]))
         assert batch.position(i) == position
         assert not has_line(board(position), rules)  # type: ignore[arg-type]
 
 
 def test_sets_are_made_for_other_rules() -> None:
     square = PRESETS["square"]
-    made = make_frame(Archive.open(SAMPLE), SetOptions(square, each=4, numbers=(12,), megabytes=1.0))
+    made = build_position_frame(
+        Archive.open(SAMPLE), PositionSetOptions(square, positions_per_source=4, piece_counts=(12,), megabytes=1.0)
+    )
     assert made["position"].n_unique() == 8
     for (text,), rows in made.group_by("position"):
         expected = {turn: solved.value for turn, solved in turns_of(parse_position(str(text))[0], square).items()}
@@ -122,23 +127,23 @@ def test_sets_are_made_for_other_rules() -> None:
 
 
 def test_logged_positions_are_those_of_the_games() -> None:
-    games = logged_games(Archive.open(SAMPLE), CLASSIC)
+    games = read_logged_games(Archive.open(SAMPLE), CLASSIC)
     known = {tuple(column) for column in np.concatenate([games.pieces[:9], games.cells[:8]]).T.tolist()}
-    found = next(met(games, 8, 1))
-    assert len(found.cells) == min((games.plies > 8).sum(), position_set.DRAWN_AT_ONCE)
+    found = next(sample_logged_positions(games, 8, 1))
+    assert len(found.cells) == min((games.plies > 8).sum(), position_set.SAMPLE_BLOCK)
     assert {(*held, *filled) for held, filled in zip(found.pieces.tolist(), found.cells.tolist(), strict=True)} <= known
     none = Games.zeros(0)
-    assert list(met(none, 8, 1)) == []
+    assert list(sample_logged_positions(none, 8, 1)) == []
 
 
 def test_logged_games_have_one_order_whatever_files_they_are_in(tmp_path: Path) -> None:
     whole, scattered = (
-        logged_games(Archive.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
+        read_logged_games(Archive.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
     )
     for one, other in zip(whole, scattered, strict=True):
         assert np.array_equal(one, other)
     with pytest.raises(RequestError, match="has no games under rules 'torus'"):
-        logged_games(Archive.open(tmp_path / "2"), PRESETS["torus"])
+        read_logged_games(Archive.open(tmp_path / "2"), PRESETS["torus"])
 
 
 def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.DataFrame) -> None:
@@ -147,28 +152,28 @@ def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.D
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
     with pytest.raises(RequestError, match="was changed since it was made"):
-        read(path)
+        read_position_set(path)
     frame.head(100).write_parquet(path)
     with pytest.raises(RequestError, match="no set of positions"):
-        read(path)
+        read_position_set(path)
     path.write_bytes(b"position,cell")
     with pytest.raises(RequestError, match="no set of positions"):
-        read(path)
+        read_position_set(path)
 
 
 def test_rules_without_a_set_and_archives_without_games_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"no set of positions for rules 'torus'.*policy positions --rules torus"):
-        position_set.path_for("torus")
+        position_set.find_shipped_set("torus")
     with pytest.raises(RequestError, match="no games under rules 'torus'"):
-        make_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["torus"], numbers=(14,)))
+        build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["torus"], piece_counts=(14,)))
     with pytest.raises(RequestError, match="the mover chooses the piece"):
-        make_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["own_piece"]))
+        build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["own_piece"]))
 
 
 @pytest.fixture(scope="module")
 def late(shipped: PositionSet) -> PositionSet:
     """A few dozen positions of the set that ships, from nine pieces on."""
-    return taken(shipped, (shipped.pieces >= 9) & (np.arange(len(shipped.pieces)) % 90 == 0))
+    return select_positions(shipped, (shipped.pieces >= 9) & (np.arange(len(shipped.pieces)) % 90 == 0))
 
 
 def naive_regret(table: NDArray[np.int8], cell: int, gift: int) -> tuple[int, int]:
@@ -181,15 +186,15 @@ def naive_regret(table: NDArray[np.int8], cell: int, gift: int) -> tuple[int, in
     value = max(best(column) for column in free)
     if cell not in free:
         return value + 1, -1
-    if table[cell][ENDS] != ILLEGAL:
-        return value - int(table[cell][ENDS]), -1
+    if table[cell][NO_GIFT_COLUMN] != ILLEGAL:
+        return value - int(table[cell][NO_GIFT_COLUMN]), -1
     given = int(table[cell][gift]) if 0 <= gift < 16 and table[cell][gift] != ILLEGAL else -1
     return value - best(cell), best(cell) - given
 
 
 def test_regrets_are_those_of_the_slow_twin_for_any_answers(late: PositionSet) -> None:
     answers = np.random.default_rng(1).integers(-3, 18, (2, len(late.logged), 40)).astype(np.int8)
-    found = regrets(late.values, Turns(*answers))
+    found = compute_regrets(late.values, Turns(*answers))
     expected = np.array(
         [[naive_regret(late.values[i], *answers[:, i, k]) for k in range(40)] for i in range(len(late.logged))]
     )
@@ -206,10 +211,13 @@ def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:
     best = late.values.reshape(len(late.values), -1).argmax(axis=1)
     cells, gifts = best // 17, best % 17
     turns = Turns(
-        *(np.column_stack([column] * 2).astype(np.int8) for column in (cells, np.where(gifts == ENDS, -1, gifts)))
+        *(
+            np.column_stack([column] * 2).astype(np.int8)
+            for column in (cells, np.where(gifts == NO_GIFT_COLUMN, -1, gifts))
+        )
     )
     turns.cells[::2, 1] = -1  # every second position is forfeited once
-    frame = judgement(late, regrets(late.values, turns))
+    frame = compute_judgement(late, compute_regrets(late.values, turns))
     whole = {row["kind"]: row for row in frame.filter(frame["source"].is_null() & frame["pieces"].is_null()).to_dicts()}
     values = late.values.max(axis=(1, 2))
     assert whole["placement"]["decisions"] == 2 * len(values) == whole["turn"]["decisions"]
@@ -228,10 +236,10 @@ def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:
 
 def test_intervals_are_those_of_means_over_positions() -> None:
     totals, counts = np.array([0, 1, 2, 1, 0, 0]), np.ones(6, int)
-    found = ratio(totals, counts, 2.0)
+    found = estimate_ratio(totals, counts, 2.0)
     assert math.isclose(found.mean, 4 / 6)
     assert math.isclose(found.high - found.mean, 1.959964 * totals.std(ddof=1) / math.sqrt(6), rel_tol=1e-6)
-    doubled = ratio(2 * totals, 2 * counts, 2.0)  # the same decision twice is no second position
+    doubled = estimate_ratio(2 * totals, 2 * counts, 2.0)  # the same decision twice is no second position
     assert np.allclose(doubled, found)
-    assert ratio(np.zeros(9, int), np.ones(9, int), 2.0)[:2] == (0.0, 0.0)
-    assert ratio(2 * counts, counts, 2.0).mean == ratio(2 * counts, counts, 2.0).high == 2.0
+    assert estimate_ratio(np.zeros(9, int), np.ones(9, int), 2.0)[:2] == (0.0, 0.0)
+    assert estimate_ratio(2 * counts, counts, 2.0).mean == estimate_ratio(2 * counts, counts, 2.0).high == 2.0

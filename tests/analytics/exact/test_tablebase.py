@@ -20,41 +20,41 @@ from numpy.typing import NDArray
 
 from analytics.exact import tablebase_build, theory
 from analytics.exact.tablebase import (
-    SHIPPED,
+    SHIPPED_FOLDER,
     BoardTable,
     Tablebase,
-    base_for,
-    home,
-    largest_for,
-    name_of,
+    find_largest_tablebase,
+    list_tablebases,
+    load_base,
     open_tablebase,
-    read,
-    tablebases,
-    write,
+    read_tablebase,
+    tablebase_name,
+    user_folder,
+    write_tablebase,
 )
 from analytics.exact.tablebase_build import (
-    MOST_BOARDS,
-    MOST_PIECES,
-    BuildJob,
+    MAX_BOARDS,
+    MAX_PIECES,
     BuildProgress,
-    build,
-    check,
-    needed_megabytes,
-    verify,
+    TablebaseBuildRequest,
+    build_tablebase,
+    check_build,
+    compute_needed_megabytes,
+    verify_tablebase,
 )
-from analytics.exact.theory import GameProof, TablebaseFinding, finding, proofs, report
-from quarto.bits import spread
+from analytics.exact.theory import GameProof, TablebaseStatistics, compute_statistics, read_proofs, render_theory_page
+from quarto.bits import piece_to_lanes
 from quarto.canonical import canonical_forms
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
-from quarto.perft import boards_of_keys, perft
+from quarto.perft import decode_board_keys, perft
 from quarto.position import EMPTY, board
-from quarto.rules import NONE, Rules, finished_lines
+from quarto.rules import NONE, Rules, find_finished_lines
 from quarto.solver.solver import Solver
-from quarto.solver.table import base_of
-from quarto.symmetry import symmetries
+from quarto.solver.table import build_tablebase_index
+from quarto.symmetry import build_symmetries
 from runners.arena.executors.base import THREADS
-from runners.exact.tablebases import solve
+from runners.exact.tablebases import solve_chunks
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES
@@ -62,7 +62,7 @@ from tests.naive_quarto import ORACLES
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # solved in no time
 CODE = {"version": "1", "fingerprint": "2"}
 Children = dict[tuple[int, int], int | None]  # by piece and cell: the value of the board, None if it has a line
-SHIPS = sorted(SHIPPED.glob("*.parquet"))
+SHIPS = sorted(SHIPPED_FOLDER.glob("*.parquet"))
 
 
 class Watched:
@@ -81,9 +81,11 @@ class Watched:
             self.stop.set()
             self.stop.wait()
 
-    def build(self, job: BuildJob) -> Tablebase | None:
+    def build(self, job: TablebaseBuildRequest) -> Tablebase | None:
         progress = BuildProgress(self.start, self.advance)
-        return build(job, CODE, self.stop, progress, lambda chunks, stop: solve(chunks, THREADS, job.threads, stop))
+        return build_tablebase(
+            job, CODE, self.stop, progress, lambda chunks, stop: solve_chunks(chunks, THREADS, job.threads, stop)
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -94,8 +96,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def job(folder: Path, threads: int = 1, pieces: int = 3, rules: Rules = QUICK) -> BuildJob:
-    return BuildJob(rules, pieces, folder, threads, 1.0)
+def job(folder: Path, threads: int = 1, pieces: int = 3, rules: Rules = QUICK) -> TablebaseBuildRequest:
+    return TablebaseBuildRequest(rules, pieces, folder, threads, 1.0)
 
 
 def built(folder: Path, threads: int = 1, pieces: int = 3) -> Tablebase:
@@ -121,7 +123,7 @@ def whole(quick: Path, tmp_path: Path) -> Tablebase:
 
 
 def of_layers(tablebase: Tablebase) -> list[BoardTable]:
-    table, ends = read(tablebase), list(accumulate(tablebase.card.boards))
+    table, ends = read_tablebase(tablebase), list(accumulate(tablebase.card.boards))
     parts = [slice(end - count, end) for end, count in zip(ends, tablebase.card.boards, strict=True)]
     return [BoardTable(table.keys[part], table.pieces[part], table.values[part]) for part in parts]
 
@@ -176,7 +178,7 @@ def test_a_job_that_was_killed_goes_on_with_what_it_had_solved(quick: Path, tmp_
 
 def test_a_chunk_that_is_damaged_is_solved_again(quick: Path, tmp_path: Path) -> None:
     Watched(stop_after=100).build(job(tmp_path / "a"))
-    chunks = sorted(job(tmp_path / "a").chunks.glob("*.chunk"))
+    chunks = sorted(job(tmp_path / "a").chunk_folder.glob("*.chunk"))
     content = bytearray(chunks[0].read_bytes())
     content[-1] ^= 1
     chunks[0].write_bytes(content)
@@ -201,15 +203,15 @@ def test_rules_of_one_name_share_neither_chunks_nor_a_file(quick: Path, tmp_path
     assert resumed.solved > 0
     assert found is not None
     assert found.path.read_bytes() == (quick / "quick-3.parquet").read_bytes()
-    check(job(tmp_path / "a"), 1e6)  # the same rules may be built again
+    check_build(job(tmp_path / "a"), 1e6)  # the same rules may be built again
     with pytest.raises(RequestError, match=r"quick-3\.parquet is the tablebase of other rules"):
-        check(begun, 1e6)
+        check_build(begun, 1e6)
 
 
 def test_only_one_process_builds_a_tablebase(tmp_path: Path) -> None:
-    chunks = job(tmp_path).chunks
+    chunks = job(tmp_path).chunk_folder
     chunks.mkdir()
-    with tablebase_build._alone(chunks), pytest.raises(RequestError, match=r"another process builds in .*quick-3"):
+    with tablebase_build._lock(chunks), pytest.raises(RequestError, match=r"another process builds in .*quick-3"):
         Watched().build(job(tmp_path))
 
 
@@ -227,12 +229,14 @@ def test_only_one_process_builds_a_tablebase(tmp_path: Path) -> None:
 )
 def test_a_job_that_cannot_be_done_is_refused(tmp_path: Path, change: dict[str, float], message: str) -> None:
     with pytest.raises(RequestError) as refused:
-        check(job(tmp_path)._replace(**change), 1000.0)  # type: ignore[arg-type]
+        check_build(job(tmp_path)._replace(**change), 1000.0)  # type: ignore[arg-type]
     assert message in str(refused.value)
-    check(job(tmp_path)._replace(megabytes=512.0), 1000.0)
-    assert needed_megabytes(job(tmp_path)._replace(megabytes=512.0)) < 1000.0
-    largest = job(tmp_path)._replace(pieces=MOST_PIECES, megabytes=1.0)
-    assert needed_megabytes(largest) > MOST_BOARDS[-1] * 60 / (1 << 20)  # 11.7 GB: keys and boards of the last layer
+    check_build(job(tmp_path)._replace(megabytes=512.0), 1000.0)
+    assert compute_needed_megabytes(job(tmp_path)._replace(megabytes=512.0)) < 1000.0
+    largest = job(tmp_path)._replace(pieces=MAX_PIECES, megabytes=1.0)
+    assert compute_needed_megabytes(largest) > MAX_BOARDS[-1] * 60 / (
+        1 << 20
+    )  # 11.7 GB: keys and boards of the last layer
 
 
 # Files.
@@ -244,11 +248,11 @@ def test_a_damaged_tablebase_is_not_read(whole: Tablebase) -> None:
     content[len(content) // 2] ^= 1
     found.path.write_bytes(content)
     with pytest.raises(FailureError, match=r"quick-3\.parquet is damaged"):
-        read(found)
-    assert [str(found.path) in line for line in verify(found, 0, 1.0)] == [True]
+        read_tablebase(found)
+    assert [str(found.path) in line for line in verify_tablebase(found, 0, 1.0)] == [True]
     found.path.unlink()
     with pytest.raises(FailureError, match=r"cannot read .*quick-3\.parquet"):
-        read(found)
+        read_tablebase(found)
 
 
 @pytest.mark.parametrize(
@@ -259,43 +263,47 @@ def test_a_damaged_card_is_refused(whole: Tablebase, change: dict[str, object]) 
     card = whole.path.with_suffix(".json")
     card.write_text(json.dumps(json.loads(card.read_text()) | change))
     with pytest.raises(FailureError, match=r"quick-3\.json is damaged"):
-        list(tablebases([card.parent]))
+        list(list_tablebases([card.parent]))
 
 
 def test_the_largest_one_is_used_and_the_users_own_first(own_home: Path) -> None:
-    assert largest_for(QUICK) is None
-    assert base_for(QUICK) is None
+    assert find_largest_tablebase(QUICK) is None
+    assert load_base(QUICK) is None
     built(own_home, pieces=2)
     largest = built(own_home, pieces=3)
-    assert home() == own_home
-    assert largest_for(replace(QUICK, name="of another name")) == largest
-    assert largest_for(replace(QUICK, chooser="opponent", squares="plain")) is None
-    base, lesser = base_for(QUICK), read(largest).base(1)
+    assert user_folder() == own_home
+    assert find_largest_tablebase(replace(QUICK, name="of another name")) == largest
+    assert find_largest_tablebase(replace(QUICK, chooser="opponent", squares="plain")) is None
+    base, lesser = load_base(QUICK), read_tablebase(largest).to_base(1)
     assert base is not None
     assert (base.pieces, int(np.count_nonzero(base.words))) == (3, sum(largest.card.boards))
     assert (lesser.pieces, int(np.count_nonzero(lesser.words))) == (1, 2)
-    assert name_of(replace(QUICK, name="../a b(c=1)"), 3) == "___a_b_c_1_-3"  # which never leaves the folder
+    assert tablebase_name(replace(QUICK, name="../a b(c=1)"), 3) == "___a_b_c_1_-3"  # which never leaves the folder
 
 
 def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(whole: Tablebase) -> None:
     found = whole
-    assert list(verify(found, 157, 1.0)) == []
+    assert list(verify_tablebase(found, 157, 1.0)) == []
     layers = [(layer.keys, layer.values.copy()) for layer in of_layers(found)]
     how = {"created": found.card.created, "seconds": 1.0, "code": CODE}
 
     layers[2][1][5] *= -1
-    assert "1 boards of 2 pieces do not have the value" in next(verify(write(found.path, QUICK, layers, how), 0, 1.0))
+    assert "1 boards of 2 pieces do not have the value" in next(
+        verify_tablebase(write_tablebase(found.path, QUICK, layers, how), 0, 1.0)
+    )
     layers[2][1][5] *= -1
     layers[3][1][7] *= -1
-    assert "has value" in list(verify(write(found.path, QUICK, layers, how), 157, 1.0))[-1]
+    assert "has value" in list(verify_tablebase(write_tablebase(found.path, QUICK, layers, how), 157, 1.0))[-1]
     layers[3][1][7] *= -1
     layers[3][0][7] += np.uint64(1)
-    assert "are not the 157 that play reaches" in next(verify(write(found.path, QUICK, layers, how), 0, 1.0))
+    assert "are not the 157 that play reaches" in next(
+        verify_tablebase(write_tablebase(found.path, QUICK, layers, how), 0, 1.0)
+    )
     layers[3][0][7] -= np.uint64(1)
-    swapped = structs.asdict(write(found.path, QUICK, layers, how).card)
+    swapped = structs.asdict(write_tablebase(found.path, QUICK, layers, how).card)
     swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
     found.path.with_suffix(".json").write_text(json.dumps(swapped))
-    assert "unlike on its card" in next(verify(open_tablebase(found.path), 0, 1.0))
+    assert "unlike on its card" in next(verify_tablebase(open_tablebase(found.path), 0, 1.0))
 
 
 # Values.
@@ -303,15 +311,15 @@ def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(whole: Table
 
 def children_values(above: BoardTable, layer: BoardTable, rules: Rules) -> list[Children]:
     """The values of the boards that each board of ``layer`` leads to."""
-    forms = dict(zip(zip(*boards_of_keys(above.keys, rules), strict=True), above.values.tolist(), strict=True))
+    forms = dict(zip(zip(*decode_board_keys(above.keys, rules), strict=True), above.values.tolist(), strict=True))
     found = []
-    for lanes, occupied in zip(*boards_of_keys(layer.keys, rules), strict=True):
+    for lanes, occupied in zip(*decode_board_keys(layer.keys, rules), strict=True):
         cells = [cell for cell in range(16) if int(occupied) >> cell & 1]
         used = {sum((int(lanes) >> 16 * a + cell & 1) << a for a in range(4)) for cell in cells}
         plies = [(piece, cell) for piece in set(range(16)) - used for cell in set(range(16)) - set(cells)]
-        children = np.array([int(lanes) | int(spread(piece)) << cell for piece, cell in plies], np.uint64)
+        children = np.array([int(lanes) | int(piece_to_lanes(piece)) << cell for piece, cell in plies], np.uint64)
         masks = np.array([int(occupied) | 1 << cell for _, cell in plies], np.uint16)
-        canonical = canonical_forms(children, masks, np.full(len(plies), NONE, np.int8), symmetries(rules))
+        canonical = canonical_forms(children, masks, np.full(len(plies), NONE, np.int8), build_symmetries(rules))
         found.append({ply: forms.get(form) for ply, form in zip(plies, zip(*canonical, strict=True), strict=True)})
     return found
 
@@ -355,20 +363,20 @@ def test_shipped_tablebases_are_complete_and_every_value_of_four_pieces_follows(
 
 def test_shipped_tablebases_are_small() -> None:
     assert {path.stem.rpartition("-")[0] for path in SHIPS} == set(PRESETS)
-    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 10_000_000
+    assert sum(path.stat().st_size for path in SHIPPED_FOLDER.iterdir()) < 10_000_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
 def test_a_sample_of_shipped_values_is_the_same_when_solved_again(path: Path) -> None:
-    assert list(verify(open_tablebase(path), 10, 64.0)) == []
+    assert list(verify_tablebase(open_tablebase(path), 10, 64.0)) == []
 
 
 @pytest.mark.slow
 def test_under_torus_square_the_first_placer_wins_at_placement_13() -> None:
     """As the published solver of that variant found."""
     rules = PRESETS["torus_square"]
-    solver = Solver(rules, 512.0, base_for(rules))
+    solver = Solver(rules, 512.0, load_base(rules))
     assert solver.value(EMPTY) == -1
     assert solver.distance(EMPTY, -1) == 13
 
@@ -381,9 +389,9 @@ def test_a_search_with_a_base_finds_what_one_without_it_finds(tmp_path: Path) ->
         keys, values = (
             np.concatenate([getattr(each, name) for each in layers[: most + 1]]) for name in ("keys", "values")
         )
-        solver = Solver(QUICK, 1.0, base_of(keys, values, most))
+        solver = Solver(QUICK, 1.0, build_tablebase_index(keys, values, most))
         for layer in layers[:4]:
-            boards = boards_of_keys(layer.keys, QUICK)
+            boards = decode_board_keys(layer.keys, QUICK)
             found: NDArray[np.int8] = solver.fork().values(*boards)
             assert found.tolist() == layer.values.tolist() == plain.values(*boards).tolist()
 
@@ -391,15 +399,15 @@ def test_a_search_with_a_base_finds_what_one_without_it_finds(tmp_path: Path) ->
 # The theory of the game.
 
 
-(CLASSIC,) = SHIPPED.glob("classic-[0-9].parquet")
+(CLASSIC,) = SHIPPED_FOLDER.glob("classic-[0-9].parquet")
 
 
 @pytest.fixture(scope="module")
-def classic() -> TablebaseFinding:
-    return finding(open_tablebase(CLASSIC), 4)  # six pieces take half a minute
+def classic() -> TablebaseStatistics:
+    return compute_statistics(open_tablebase(CLASSIC), 4)  # six pieces take half a minute
 
 
-def test_boards_and_positions_are_counted_completely(classic: TablebaseFinding) -> None:
+def test_boards_and_positions_are_counted_completely(classic: TablebaseStatistics) -> None:
     live = ORACLES["boards_with_k_pieces_and_no_completed_line"]
     for pieces, boards in enumerate(classic.boards):
         assert sum(boards.every) == live[pieces]
@@ -409,12 +417,12 @@ def test_boards_and_positions_are_counted_completely(classic: TablebaseFinding) 
             assert sum(positions.canonical) == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][pieces]
 
 
-def test_the_page_says_whose_the_value_is(classic: TablebaseFinding, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_says_whose_the_value_is(classic: TablebaseStatistics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theory, "finding", lambda _base: classic)
-    assert "## classic\n\nThe game is drawn for the first giver.\n" in report([open_tablebase(CLASSIC)])
+    assert "## classic\n\nThe game is drawn for the first giver.\n" in render_theory_page([open_tablebase(CLASSIC)])
 
 
-def test_the_first_turns_are_complete(classic: TablebaseFinding) -> None:
+def test_the_first_turns_are_complete(classic: TablebaseStatistics) -> None:
     assert sum(times for _, times, _ in classic.turns) == 16 * 15
     assert len({example for example, _, _ in classic.turns}) == len(classic.turns) == 8
 
@@ -423,34 +431,34 @@ def test_the_first_turns_are_complete(classic: TablebaseFinding) -> None:
 def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
     built = Watched().build(job(tmp_path, pieces=4))
     assert built is not None
-    found, solver = finding(built), Solver(QUICK, 1.0)
+    found, solver = compute_statistics(built), Solver(QUICK, 1.0)
     assert [sum(each.canonical) for each in found.boards] == [each.canonical_live_boards for each in perft(QUICK, 4)]
     assert found.positions == []
     assert set(found.examples) == {"board won", "board drawn", "board lost"}
     for kind, example in found.examples.items():
         position, _ = parse_position(example)
-        assert not finished_lines(board(position), QUICK)
+        assert not find_finished_lines(board(position), QUICK)
         assert {1: "board won", 0: "board drawn", -1: "board lost"}[solver.value(position)] == kind
     assert sum(times for _, times, _ in found.turns) == 256
-    text = report([built])
+    text = render_theory_page([built])
     assert "## quick" in text
     assert "for the player who moves first." in text
     assert "| 3 | 157 | 157 | 0 | 0 | " in text
 
 
 def test_the_value_of_each_game_is_the_one_in_its_tablebase() -> None:
-    assert {proof.rules for proof in proofs()} == set(PRESETS)
-    values = {proof.rules: proof.value for proof in proofs()}
-    for path in SHIPPED.glob("*.json"):
+    assert {proof.rules for proof in read_proofs()} == set(PRESETS)
+    values = {proof.rules: proof.value for proof in read_proofs()}
+    for path in SHIPPED_FOLDER.glob("*.json"):
         card = open_tablebase(path.with_suffix(".parquet")).card
         assert (card.won[0], card.drawn[0], card.lost[0]).index(1) == 1 - values[card.rules["name"]]
-    for proof in proofs():
+    for proof in read_proofs():
         rules = PRESETS[proof.rules]
-        assert (proof.lines, proof.symmetries) == (len(rules.lines), len(symmetries(rules).cells))
+        assert (proof.lines, proof.symmetries) == (len(rules.lines), len(build_symmetries(rules).cells))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("proof", proofs(), ids=[proof.rules for proof in proofs()])
+@pytest.mark.parametrize("proof", read_proofs(), ids=[proof.rules for proof in read_proofs()])
 def test_each_game_is_proven_again(proof: GameProof) -> None:
     solver = Solver(PRESETS[proof.rules])
     assert solver.value(EMPTY) == proof.value

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.store.ranges import LARGEST
+from analytics.store.ranges import LARGEST_RANGE
 from analytics.store.records import RunRecord
 from quarto.batch import Block
 from quarto.rules import Rules
@@ -30,11 +30,11 @@ def blocks_of(run: RunRecord, pairs: int = 8) -> list[Block]:
     return [random_block(run.spec["seed"], pairing, 0, pairs, run.rules, forfeits=0.2) for pairing in range(3)]
 
 
-def archive_of(root: Path, most: int = LARGEST) -> Path:
+def archive_of(root: Path, most: int = LARGEST_RANGE) -> Path:
     """An archive of the three runs, each in files of at most so many units."""
     archive = Archive.open(root, create=True)
     for run in RUNS:
-        archive.save_run(run)
+        archive.write_run(run)
         store(archive, run.run_id, blocks_of(run), most=most)
     return root
 

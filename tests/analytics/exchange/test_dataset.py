@@ -16,8 +16,8 @@ import yaml
 from analytics import open_archive
 from analytics.exact import position_set
 from analytics.exchange import dataset
-from analytics.exchange.export import ExportRequest, export
-from analytics.questions.sql.views import VIEWS, described_columns
+from analytics.exchange.export import ExportRequest, write_export
+from analytics.questions.sql.views import VIEWS, find_column_meanings
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS
@@ -30,7 +30,7 @@ HOSTILE = 'a\n---\nlicense: mit\n```\n# "x" | <b>{{y}} \\'
 
 def exported(archive: Path, output: Path, where: str | None = None, **options: Any) -> Path:
     with open_archive(archive) as opened:
-        export(opened, ExportRequest("dataset", where, **options), output)
+        write_export(opened, ExportRequest("dataset", where, **options), output)
     return output
 
 
@@ -88,14 +88,14 @@ def test_a_condition_chooses_the_games_of_all_tables(whole: Path, tmp_path: Path
 
 
 def test_every_exported_column_has_a_meaning() -> None:
-    for table in dataset.EXPORTED:
-        assert {name for name, (meaning, _) in described_columns(table).items() if meaning} == set(VIEWS[table])
+    for table in dataset.TABLE_CONDITIONS:
+        assert {name for name, (meaning, _) in find_column_meanings(table).items() if meaning} == set(VIEWS[table])
 
 
 def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
     run = record(spec_of(pairings=((LABEL, "b"),)), command=HOSTILE)
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [random_block(1, 0, 0, 4)], run.pairings)
     folder = exported(tmp_path / "archive", tmp_path / "set")
     assert_described(folder)
@@ -120,7 +120,7 @@ def test_wrong_requests_are_refused_and_leave_the_folder(whole: Path, tmp_path: 
         }.items():
             output, where, force = options
             with pytest.raises(RequestError, match=message.replace("(", "\\(")):
-                export(opened, ExportRequest("dataset", where), tmp_path / output, force)
+                write_export(opened, ExportRequest("dataset", where), tmp_path / output, force)
         for name, value in {"perspective": "mover", "sample": 3, "rows": "games", "imposed": True}.items():
             with pytest.raises(RequestError, match=f"--{name}.* has no effect on format dataset"):
                 ExportRequest("dataset", **{name: value})  # type: ignore[arg-type]
@@ -143,20 +143,20 @@ def test_a_full_disk_is_one_line_and_the_old_dataset_stays(
     monkeypatch.setattr(dataset, "write_card", full)
     with open_archive(whole) as opened:
         with pytest.raises(FailureError, match=r"cannot write .*set: No space left on device"):
-            export(opened, ExportRequest("dataset"), folder, force=True)
+            write_export(opened, ExportRequest("dataset"), folder, force=True)
         assert snapshot(tmp_path) == before
         monkeypatch.undo()
-        export(opened, ExportRequest("dataset", "plies < 9"), folder, force=True)
+        write_export(opened, ExportRequest("dataset", "plies < 9"), folder, force=True)
     assert snapshot(tmp_path) != before
 
 
 SHIPPED = {
-    position_set.FOLDER: dataset.DatasetCard(
+    position_set.SHIPPED_FOLDER: dataset.DatasetCard(
         "Positions of Quarto with the exact value of every turn",
         "cc0-1.0",
         "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes.",
     ),
-    position_set.FOLDER.parent / "puzzle_sets": dataset.DatasetCard(
+    position_set.SHIPPED_FOLDER.parent / "puzzle_sets": dataset.DatasetCard(
         "Puzzles of Quarto: one turn keeps the value",
         "cc0-1.0",
         "`qarena puzzles make` chose them among positions of annotated games, by exact values.",
@@ -167,7 +167,7 @@ SHIPPED = {
 def test_the_positions_and_puzzles_that_ship_are_datasets() -> None:
     """If this fails: write the texts of ``dataset.described`` to their paths."""
     for folder, card in SHIPPED.items():
-        for name, text in dataset.described(folder, card).items():
+        for name, text in dataset.build_documents(folder, card).items():
             assert (folder / name).read_text(encoding="utf-8") == text
         assert_described(folder)
 

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.tables.upkeep.garbage import remove_replaced
-from analytics.tables.upkeep.rolling import compact
+from analytics.tables.upkeep.garbage import remove_replaced_files
+from analytics.tables.upkeep.rolling import compact_run
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID, random_block, record, single_games, spec_of, store
 from tests.object_storage import BOTH
@@ -19,9 +19,9 @@ TABLES = ("games", "plies")
 
 
 def export(archive: Archive, folder: Path, tables: tuple[str, ...] = TABLES) -> tuple[int, int]:
-    from analytics.exchange.to_delta import to_delta
+    from analytics.exchange.to_delta import write_delta_tables
 
-    added = to_delta(archive, folder, tables)
+    added = write_delta_tables(archive, folder, tables)
     return added["games"], added["plies"]
 
 
@@ -56,13 +56,13 @@ def test_again_adds_only_what_is_new_also_after_compaction_of_either(archive: Ar
     more = [random_block(1, pairing, 8) for pairing in range(3)]  # units 24 to 47
     store(archive, RUN_ID, more)
     archive.update_run(RUN_ID, lambda known: known and structs.replace(known, games=32))
-    assert compact(archive, RUN_ID)[:2] == (4, 1)  # a file of which the table has a part
-    assert remove_replaced(archive, RUN_ID, 0) == 12
+    assert compact_run(archive, RUN_ID)[:2] == (4, 1)  # a file of which the table has a part
+    assert remove_replaced_files(archive, RUN_ID, 0) == 12
     fixed = record(spec_of(seats="fixed", seed=3))
-    archive.save_run(fixed)
+    archive.write_run(fixed)
     store(archive, fixed.run_id, [single_games(1, 0, 0), single_games(1, 0, 12)])
     imported = record(spec_of(seats="fixed", imported={"event": "", "date": "", "sha256": "ab" * 32}))
-    archive.save_run(imported)
+    archive.write_run(imported)
     store(archive, imported.run_id, [single_games(1, 0, 0), single_games(1, 2, 8)])
     assert export(archive, folder)[0] == 48 + 16 + 16
     assert_same(archive, folder)
@@ -74,7 +74,7 @@ def test_two_writers_do_not_write_the_same_games(
 ) -> None:
     from analytics.exchange import to_delta
 
-    folder, append = tmp_path / "delta", to_delta._append
+    folder, append = tmp_path / "delta", to_delta._append_rows
     export(archive, folder)
     store(archive, RUN_ID, [random_block(1, 0, 200, 1)])
 
@@ -90,13 +90,13 @@ def test_two_writers_do_not_write_the_same_games(
 
 
 def test_stopped_it_goes_on(archive: Archive, tmp_path: Path) -> None:
-    from analytics.exchange.to_delta import to_delta
+    from analytics.exchange.to_delta import write_delta_tables
 
     def stop(_games: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        to_delta(archive, tmp_path / "delta", TABLES, stop)
+        write_delta_tables(archive, tmp_path / "delta", TABLES, stop)
     export(archive, tmp_path / "delta")
     assert_same(archive, tmp_path / "delta")
 

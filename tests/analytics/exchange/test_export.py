@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.exchange.export import ExportRequest, _temporary, export
+from analytics.exchange.export import ExportRequest, _write_atomically, write_export
 from analytics.exchange.sequence import NAMED_PERSPECTIVES
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
@@ -48,7 +48,7 @@ def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.Monke
         return rename(path, target)
 
     def replace() -> None:
-        with _temporary(output, force=True) as (path, _):
+        with _write_atomically(output, force=True) as (path, _):
             path.mkdir()
             (path / "new").write_text("new")
 
@@ -74,7 +74,7 @@ def logged(root: Path, rules: Rules) -> tuple[Games, str]:
     games = [game for game in games if len(game["plies"]) >= OPENING][:20]
     run = record(spec_of(rules, LABELS, opening_plies=OPENING))
     archive = Archive.open(root, create=True)
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [block_of(games, opening=OPENING)], LABELS)
     return [*enumerate(games)][0::2] + [*enumerate(games)][1::2], run.run_id
 
@@ -93,7 +93,7 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rules, Game
 
 def exported(root: Path, output: Path, form: str, **options: Any) -> Path:
     with open_archive(root) as opened:
-        export(opened, ExportRequest(form, **options), output)
+        write_export(opened, ExportRequest(form, **options), output)
     return output
 
 
@@ -115,7 +115,9 @@ def test_d3rlpy_has_the_steps_of_all_episodes_in_flat_arrays(
     root, rules, games, _ = source
     path = tmp_path / "x.npz"
     with open_archive(root) as opened:
-        done = export(opened, ExportRequest("d3rlpy", perspective=perspective, imposed=imposed, masks=imposed), path)
+        done = write_export(
+            opened, ExportRequest("d3rlpy", perspective=perspective, imposed=imposed, masks=imposed), path
+        )
     found = np.load(path, allow_pickle=False)
     episodes = [episode for _, episode in expected_episodes(rules, games, perspective, imposed)]
     assert (done.games, done.episodes) == (len(games), len(episodes))  # some games have no turn that is told

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.exchange.export import ExportRequest, export
-from analytics.exchange.sequence import draw, games_in_order
-from analytics.questions.selection import select
+from analytics.exchange.export import ExportRequest, write_export
+from analytics.exchange.sequence import read_export_blocks, sample_game_ids
+from analytics.questions.selection import select_games
 from tests import naive
 from tests.analytics.exchange.archives import RUNS
 from tests.marks import seldom
@@ -18,8 +18,8 @@ Key = tuple[str, int]
 
 def ids(root: Path, where: str | None = None, sample: int | None = None, seed: int = 1) -> list[Key]:
     with open_archive(root) as opened:
-        chunks = games_in_order(select(opened, where), sample, seed)
-        return [(of.record.run_id, game) for of in chunks for game in of.chosen.game_id.tolist()]
+        chunks = read_export_blocks(select_games(opened, where), sample, seed)
+        return [(of.record.run_id, game) for of in chunks for game in of.block.game_id.tolist()]
 
 
 def test_every_chosen_game_comes_once_those_of_the_same_agents_together(whole: Path) -> None:
@@ -54,9 +54,9 @@ def test_samples_are_uniform(whole: Path) -> None:
     everything, seeds = ids(whole), 40
     drawn: Counter[Key] = Counter()
     with open_archive(whole) as opened:
-        selection = select(opened)
+        selection = select_games(opened)
         for seed in range(seeds):
-            found = draw(selection, len(everything) // 2, seed)
+            found = sample_game_ids(selection, len(everything) // 2, seed)
             drawn.update((run.run_id, game) for run, each in zip(selection.runs, found, strict=True) for game in each)
     # Each game is drawn with chance 1/2 by each seed: by none of 120 games more than 5 standard deviations off.
     assert all(abs(drawn[key] - seeds / 2) < 5 * (seeds / 4) ** 0.5 for key in everything)
@@ -73,7 +73,7 @@ def test_the_same_games_are_the_same_bytes_whatever_the_files(
         output = tmp_path / f"{number}" / "games-v0"
         output.parent.mkdir()
         with open_archive(root) as opened:
-            export(opened, request, output)
+            write_export(opened, request, output)
         files = sorted(path for path in [output, *output.rglob("*")] if path.is_file())
         content.append([path.read_bytes() for path in files])
         assert [path.name for path in output.parent.iterdir()] == ["games-v0"]

@@ -13,16 +13,25 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.exchange.export import ExportRequest, export
-from analytics.exchange.formats import record_line
+from analytics.exchange.export import ExportRequest, write_export
+from analytics.exchange.formats import format_record_line
 from analytics.exchange.importing import ImportedRun, import_games
-from analytics.exchange.text import RESULT_OF, Heading, ParsedText, Tags, heading_tags, parse_tags, read_text, text_of
-from analytics.questions.pairings import pairings_frame, results
-from analytics.questions.ratings import ratings
+from analytics.exchange.text import (
+    RESULTS_BY_WINNER,
+    Heading,
+    ParsedText,
+    Tags,
+    format_games,
+    format_heading_tags,
+    parse_games,
+    parse_tags,
+)
+from analytics.questions.pairings import load_results, pairings_frame
+from analytics.questions.ratings import compute_ratings
 from analytics.store.archive import Archive
-from analytics.store.blocks import games_at
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.store.blocks import select_games
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL
 from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game
@@ -43,7 +52,7 @@ def rules_of(name: str) -> Rules:
 
 
 def read(text: str | bytes, **tags: Any) -> ParsedText:
-    return read_text(text if isinstance(text, bytes) else text.encode(), Tags(**tags), rules_of)
+    return parse_games(text if isinstance(text, bytes) else text.encode(), Tags(**tags), rules_of)
 
 
 def import_text(root: Path, text: str | bytes, **tags: Any) -> list[ImportedRun]:
@@ -54,13 +63,13 @@ def import_text(root: Path, text: str | bytes, **tags: Any) -> list[ImportedRun]
 
 def text_from(root: Path, output: Path, where: str | None = None) -> bytes:
     with open_archive(root) as opened:
-        export(opened, ExportRequest("text", where), output, force=True)
+        write_export(opened, ExportRequest("text", where), output, force=True)
     return output.read_bytes()
 
 
 def naive_line(game: dict[str, Any], tags: str) -> str:
     ending = f" [ending={ENDINGS[game['ending']]}]" if game["ending"] >= FORFEIT_ILLEGAL else ""
-    return f"{tags} [result={RESULT_OF[game['winner']]}]{ending} {format_game(game['plies'])}".rstrip()
+    return f"{tags} [result={RESULTS_BY_WINNER[game['winner']]}]{ending} {format_game(game['plies'])}".rstrip()
 
 
 seeds = st.randoms(use_true_random=False)
@@ -75,8 +84,8 @@ def test_a_game_with_any_labels_is_read_as_it_was_written(
     games = [random_game(dice, naive.PRESETS[rules], forfeits=0.5) for _ in range(3)]
     opening = min(len(game["plies"]) for game in games)
     heading = Heading(rules, agent_1, date, opening, agent_0, agent_1)
-    written = text_of(heading, block_of(games).games)
-    tags = heading_tags(heading._asdict())
+    written = format_games(heading, block_of(games).games)
+    tags = format_heading_tags(heading._asdict())
     assert written.decode().split("\n") == [*(naive_line(game, tags) for game in games), ""]
     found = read(written)
     assert found.bad == []
@@ -84,7 +93,7 @@ def test_a_game_with_any_labels_is_read_as_it_was_written(
         plies = int(found.games.plies[i])
         assert [*zip(found.games.pieces[:plies, i], found.games.cells[:plies, i], strict=True)] == game["plies"]
         assert (found.games.winner[i], found.games.ending[i]) == (game["winner"], game["ending"])
-        assert Heading(*(getattr(found.known[found.tags[i]], name) for name in Heading._fields)) == heading
+        assert Heading(*(getattr(found.distinct_tags[found.tags[i]], name) for name in Heading._fields)) == heading
 
 
 words = st.sampled_from(
@@ -143,11 +152,11 @@ def answers(root: Path) -> dict[str, Any]:
             view: opened.sql(f"FROM {view} ORDER BY ALL").rows() for view in ("games", "plies", "pairs", "seats")
         }
         found["runs"] = opened.sql("SELECT * EXCLUDE ranges FROM runs ORDER BY ALL").rows()
-        records = opened.archive.runs()
+        records = opened.archive.load_runs()
         found["specs"] = [(record.spec, record.code) for record in records]
-        found["results"] = [pairings_frame(results(opened.archive, record.run_id)).rows() for record in records]
+        found["results"] = [pairings_frame(load_results(opened.archive, record.run_id)).rows() for record in records]
         for name in {record.rules.name for record in records}:
-            found[f"ratings {name}"] = ratings(opened, rules=name, samples=20).frame().rows()
+            found[f"ratings {name}"] = compute_ratings(opened, rules=name, samples=20).to_frame().rows()
     return found
 
 
@@ -161,7 +170,7 @@ def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(scatte
     assert answers(copy) == expected
     assert {*expected} >= {"ratings classic", "ratings square"}
     assert text_from(copy, tmp_path / "two") == text
-    found = verify(Archive.open(copy))
+    found = verify_archive(Archive.open(copy))
     assert (found.problems, found.games) == ([], 120)
     assert [each.added for each in import_text(copy, text)] == [0, 0, 0]
     shuffled = text.splitlines(keepends=True)
@@ -175,7 +184,7 @@ def test_parts_of_runs_are_single_games_and_leave_as_the_same_text(scattered: Pa
     copy, text = tmp_path / "copy", text_from(scattered, tmp_path / "one", where)
     done = import_text(copy, text)
     assert games_of(copy).equals(games_of(scattered, where))
-    assert {run.swapped for run in Archive.open(copy).runs()} == {False}
+    assert {run.swapped for run in Archive.open(copy).load_runs()} == {False}
     assert text_from(copy, tmp_path / "two") == text
     assert [each.added for each in import_text(copy, text)] == [0] * len(done)
 
@@ -194,9 +203,9 @@ def test_a_text_that_lost_a_line_or_a_record_has_single_games(whole: Path, tmp_p
 def run_of(root: Path, pairs: int, seed: int = 7) -> Path:
     """An archive of the first run with so many pairs in each pairing."""
     archive = Archive.open(root, create=True)
-    archive.save_run(RUNS[0])
+    archive.write_run(RUNS[0])
     found = [random_block(seed, pairing, 0, 12, forfeits=0.2) for pairing in range(3)]
-    games = [block._replace(games=games_at(block.games, slice(2 * pairs))) for block in found]
+    games = [block._replace(games=select_games(block.games, slice(2 * pairs))) for block in found]
     store(archive, RUNS[0].run_id, games)
     return root
 
@@ -206,7 +215,7 @@ def test_a_whole_run_gets_what_it_lacks(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     assert [import_text(root, text)[0].added for text in (short, long, short)] == [30, 42, 0]
     assert text_from(root, tmp_path / "text") == long
-    assert verify(Archive.open(root)).problems == []
+    assert verify_archive(Archive.open(root)).problems == []
 
 
 def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
@@ -217,11 +226,11 @@ def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
         import_text(root, other)
     code = {**CODE, "fingerprint": "cd" * 8}
     archive = Archive.open(root)
-    archive.save_run(structs.replace(RUNS[0], code=code))
+    archive.write_run(structs.replace(RUNS[0], code=code))
     longer = text_from(run_of(tmp_path / "longer", 12), tmp_path / "text")
     with pytest.raises(RequestError, match=r"was played by other code \(cdcdcdcdcdcdcdcd\) than the games of the text"):
         import_text(root, longer)
-    archive.save_run(RUNS[0])
+    archive.write_run(RUNS[0])
     assert answers(root) == before
 
 
@@ -231,12 +240,16 @@ def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
     for name, changed, complaint in (
         ("agents", text.replace(b"[agent_1=random]", b"[agent_1=eve]"), "its agents, opening or rules are not those"),
         ("opening", text.replace(b" [result", b" [opening=1] [result"), "its agents, opening or rules are not those"),
-        ("spec", record_line(structs.replace(RUNS[0], spec=spec), 1) + text.partition(b"\n")[2], "describes run"),
+        (
+            "spec",
+            format_record_line(structs.replace(RUNS[0], spec=spec), 1) + text.partition(b"\n")[2],
+            "describes run",
+        ),
     ):
         assert changed != text
         with pytest.raises(RequestError, match=complaint):
             import_text(tmp_path / name, changed)
-        assert Archive.open(tmp_path / name).runs() == []
+        assert Archive.open(tmp_path / name).load_runs() == []
     assert read(text.replace(b'"seed":7', b'"seed":8')).bad[0].reason.startswith("this record of a run cannot be read")
     assert "is not a run and a game's id, such as fd0da72c3fbb 555" in read(f"[game=x 1] {WON}").bad[0].reason
 
@@ -245,7 +258,7 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     dice = random.Random(1)
     games = [random_game(dice, forfeits=0.2) for _ in range(30)]
     tags = [
-        heading_tags(
+        format_heading_tags(
             {
                 "event": dice.choice(["", "autumn"]),
                 "date": dice.choice(["", "2026-11-21"]),
@@ -260,7 +273,7 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     root = tmp_path / "archive"
     done = import_text(root, "\n".join(lines))
     assert sum(each.added for each in done) == 30
-    assert verify(Archive.open(root)).problems == []
+    assert verify_archive(Archive.open(root)).problems == []
     text = text_from(root, tmp_path / "text").decode()
     assert sorted(text.splitlines()) == sorted(lines)
     of_tag = {tag: [line for line in lines if line.startswith(f"{tag} [res")] for tag in tags}
@@ -271,7 +284,7 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
 def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
     text = f"# a comment\r\n\n  \n{WON}\r\n[agent_1=bob] {WON.lower()}"
     found = read(text.encode("utf-8-sig"), event="at home", rules="square")  # a mark is no part of a game
-    assert [found.known[at] for at in found.tags] == [
+    assert [found.distinct_tags[at] for at in found.tags] == [
         Tags(rules="square", event="at home"),
         Tags(rules="square", event="at home", agent_1="bob"),
     ]
@@ -286,7 +299,7 @@ def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
 
 def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
     (done,) = import_text(tmp_path / "archive", f"[event=final [1\\]] [date=2026-11-20] [agent_0=a] [agent_1=b] {WON}")
-    record = Archive.open(tmp_path / "archive").run(done.run_id)
+    record = Archive.open(tmp_path / "archive").find_run(done.run_id)
     assert record is not None
     source = record.spec["imported"]
     assert (source["event"], source["date"]) == ("final [1]", "2026-11-20")
@@ -349,22 +362,22 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     games = [random_game(dice) for _ in range(24)]
     first, second = (Heading("classic", "", "", 0, agent, "z") for agent in "ab")
     known, more = block_of(games[:21]).games, block_of(games).games
-    text, grown = text_of(first, known) + text_of(second, known), text_of(second, more)
+    text, grown = format_games(first, known) + format_games(second, known), format_games(second, more)
     root = tmp_path / "archive"
     (done,) = import_text(root, text)
     archive = Archive.open(root)
-    before = archive.ranges(done.run_id)
+    before = archive.list_effective_ranges(done.run_id)
     assert [stored[:2] for stored in before] == [(first, min(first + 4, 42)) for first in range(0, 42, 4)]
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
     assert text_from(root, tmp_path / "text") == text
     Path(archive.folder("games", done.run_id) / before[0].name).unlink()
     (longer,) = import_text(root, grown)  # the games of other players have new numbers, whatever is lost
     assert longer == (done.run_id, second, 24, 3)
     (again,) = import_text(root, text)
     assert (again.games, again.added) == (42, 4)
-    assert archive.ranges(done.run_id).covered == [(0, 45)]
-    assert [*archive.ranges(done.run_id)][:10] == [*before][:10]
-    assert text_from(root, tmp_path / "text") == text_of(first, known) + grown
+    assert archive.list_effective_ranges(done.run_id).covered_ranges == [(0, 45)]
+    assert [*archive.list_effective_ranges(done.run_id)][:10] == [*before][:10]
+    assert text_from(root, tmp_path / "text") == format_games(first, known) + grown
 
 
 def games_in_text(dice: Any, players: str, count: int) -> list[str]:
@@ -382,8 +395,8 @@ def test_the_order_of_a_text_is_kept_across_players_and_seats(tmp_path: Path) ->
     (whole,) = import_text(root, "\n".join(lines))
     assert (whole.run_id, whole.games, whole.added) == (half.run_id, 80, 30)
     assert import_text(root, "\n".join(sorted(lines, key=lambda line: line[:40]))) == [whole._replace(added=0)]
-    assert verify(Archive.open(root)).problems == []
-    compact(Archive.open(root), whole.run_id)
+    assert verify_archive(Archive.open(root)).problems == []
+    compact_run(Archive.open(root), whole.run_id)
     with open_archive(root) as opened:
         found = opened.sql("""
             SELECT any_value(agent_0) AS agent_0,
@@ -417,12 +430,12 @@ def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
     changed = added(ab[:1] + ab[2:])  # no continuation: other games
     assert changed[0][0] not in (run, other[0])
     archive = Archive.open(root)
-    assert archive.ranges(run).covered == [(0, 18)]
-    assert verify(archive).problems == []
-    assert len(archive.ranges(run)) > 2
-    compact(archive, run)
-    assert [stored[:2] for stored in archive.ranges(run)] == [(0, 18)]
-    assert verify(archive).problems == []
+    assert archive.list_effective_ranges(run).covered_ranges == [(0, 18)]
+    assert verify_archive(archive).problems == []
+    assert len(archive.list_effective_ranges(run)) > 2
+    compact_run(archive, run)
+    assert [stored[:2] for stored in archive.list_effective_ranges(run)] == [(0, 18)]
+    assert verify_archive(archive).problems == []
     with open_archive(root) as opened:
         counts = opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY ALL")
     assert dict(counts.rows()) == {run: 18, other[0]: 9, changed[0][0]: 8}

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from analytics.exchange.turns import PERSPECTIVES, EpisodeOptions, Episodes, episodes_of
+from analytics.exchange.turns import PERSPECTIVES, EpisodeOptions, Episodes, build_episodes
 from quarto.batch import FORFEIT_ILLEGAL
 from quarto.rules import Rules
 from tests import naive
@@ -31,7 +31,7 @@ def episodes(games: list[tuple[Game, int]], rules: Rules, perspective: str, impo
     opening = np.array([min(imposed, len(game["plies"])) for game, imposed in games], np.int8)
     played = block_of([game for game, _ in games]).games
     options = EpisodeOptions(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
-    return episodes_of(opening, played, options, rules.tables)
+    return build_episodes(opening, played, options, rules.tables)
 
 
 def unpacked(found: Episodes) -> dict[int, Episode]:

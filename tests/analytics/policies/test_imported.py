@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from agents.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, PolicyAgent
-from analytics.exact.position_set import path_for
-from analytics.policies.imported import ImportOptions, imported, read_table
+from analytics.exact.position_set import find_shipped_set
+from analytics.policies.imported import ImportOptions, parse_policy_table, read_policy_table
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_game, format_piece, format_position
-from quarto.position import from_plies
+from quarto.position import position_from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
 from tests.naive_players.agreement import same_bytes
@@ -55,7 +55,7 @@ def frame(rows: list[Row], **columns: Any) -> pl.DataFrame:
 
 
 def read(rows: list[Row], kind: str = Q_TABLE, rules: Rules = CLASSIC, **options: Any) -> Any:
-    return imported(frame(rows), ImportOptions(kind, rules, **options))
+    return parse_policy_table(frame(rows), ImportOptions(kind, rules, **options))
 
 
 @pytest.mark.parametrize(("kind", "column"), [(Q_TABLE, "value"), (FITTED_Q, "value"), (MC_AFTERSTATE, "mean")])
@@ -128,12 +128,14 @@ def test_plies_with_the_piece_in_hand_are_positions_too() -> None:
     cases: list[tuple[str, int, int | None]] = [(f"{format_game(plies)} 7", 7, 0), (format_game(plies), NONE, None)]
     cases += [("", NONE, None), ("A", 10, 3)]
     for text, hand, cell in cases:
-        found = imported(frame([(text, cell, 1, 0.5)]).rename({"position": "plies"}), ImportOptions(Q_TABLE, CLASSIC))
-        same = format_position(from_plies(plies if "@" in text else [], hand))
+        found = parse_policy_table(
+            frame([(text, cell, 1, 0.5)]).rename({"position": "plies"}), ImportOptions(Q_TABLE, CLASSIC)
+        )
+        same = format_position(position_from_plies(plies if "@" in text else [], hand))
         assert same_bytes(found.policy, read([(f" {same.lower()}  classic", cell, 1, 0.5)]).policy)
     wrong = frame([(cases[0][0], 0, 1, 0.5), ("F@b1 3@c1 3", 0, 1, 0.5)]).rename({"position": "plies"})
     with pytest.raises(RequestError, match="row 2: the piece in hand, 3, was placed before"):
-        imported(wrong, ImportOptions(Q_TABLE, CLASSIC))
+        parse_policy_table(wrong, ImportOptions(Q_TABLE, CLASSIC))
 
 
 @pytest.mark.parametrize(
@@ -150,17 +152,17 @@ def test_plies_with_the_piece_in_hand_are_positions_too() -> None:
 def test_a_file_that_is_no_such_table_is_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(RequestError) as refused:
-        read_table(tmp_path / name)
+        read_policy_table(tmp_path / name)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_the_positions_that_ship_become_a_policy_of_exact_values() -> None:
     """Their rows with a placement that wins have no gift."""
-    table = read_table(path_for("classic"))
+    table = read_policy_table(find_shipped_set("classic"))
     few = table.filter(pl.col("position").is_in(table["position"].unique(maintain_order=True)[::64].implode()))
-    found = imported(few, ImportOptions(Q_TABLE, CLASSIC))
-    assert found.conflicts == 0 < found.decided
+    found = parse_policy_table(few, ImportOptions(Q_TABLE, CLASSIC))
+    assert found.conflicts == 0 < found.skipped_rows
     assert set(found.policy.table["value"].tolist()) <= {-1.0, 0.0, 1.0}
 
 
@@ -174,4 +176,6 @@ def test_cells_and_gifts_are_numbers_or_texts_in_either_form_of_file(tmp_path: P
     texts.write_csv(tmp_path / "texts.csv")
     texts.write_parquet(tmp_path / "texts.parquet")
     for path in tmp_path.iterdir():
-        assert same_bytes(imported(read_table(path), ImportOptions(Q_TABLE, CLASSIC)).policy, read(rows).policy)
+        assert same_bytes(
+            parse_policy_table(read_policy_table(path), ImportOptions(Q_TABLE, CLASSIC)).policy, read(rows).policy
+        )

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.questions.comparison import compare
+from analytics.questions.comparison import compare_runs
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
@@ -61,7 +61,7 @@ def test_pairs_with_one_opening_are_compared_one_by_one(
     opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]
 ) -> None:
     first, turned, *_ = runs[1]
-    found = compare(opened, [first.run_id, turned.run_id]).results
+    found = compare_runs(opened, [first.run_id, turned.run_id]).results
     assert found.height == 2 * len(PAIRINGS)
     for row in found.filter(pl.col("run") == turned.run_id).iter_rows(named=True):
         one, two = (scores(opened, run, row["first"], row["second"]) for run in (first, turned))
@@ -76,7 +76,7 @@ def test_pairs_with_one_opening_are_compared_one_by_one(
 
 def test_other_runs_are_independent_samples(opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]) -> None:
     first, _, plain, square = runs[1]
-    found = compare(opened, [first.run_id, plain.run_id, square.run_id]).results
+    found = compare_runs(opened, [first.run_id, plain.run_id, square.run_id]).results
     base = {(row["first"], row["second"]): row for row in found.iter_rows(named=True) if row["run"] == first.run_id}
     for row in found.filter(pl.col("run") != first.run_id).iter_rows(named=True):
         other = base[row["first"], row["second"]]
@@ -91,13 +91,13 @@ def test_only_settings_and_modules_that_differ_are_named(
     opened: OpenArchive, runs: tuple[Archive, list[RunRecord]]
 ) -> None:
     first, turned, plain, square = runs[1]
-    by_run = compare(opened, [first.run_id, turned.run_id])
+    by_run = compare_runs(opened, [first.run_id, turned.run_id])
     assert by_run.settings.rows() == [("module agents.mcts", "bb", "cc")]
     assert by_run.tables[0].title == "Settings and code that differ"
-    names = compare(opened, [first.run_id, square.run_id]).settings["setting"].to_list()
+    names = compare_runs(opened, [first.run_id, square.run_id]).settings["setting"].to_list()
     assert {"rules: name", "rules: squares"} <= {*names}
     assert not [name for name in names if name.startswith(("module", "rules: diagonals", "seed"))]
-    assert compare(opened, [first.run_id, plain.run_id]).settings.row(0) == ("opening_plies", "2", "0")
+    assert compare_runs(opened, [first.run_id, plain.run_id]).settings.row(0) == ("opening_plies", "2", "0")
     assert by_run.speeds.rows()[0][2:] == (2.0, by_run.speeds["games"][0] / 2)
 
 
@@ -109,4 +109,4 @@ def test_wrong_requests_are_refused(opened: OpenArchive, runs: tuple[Archive, li
         ([run_id, "0" * 12], "is not in archive"),
     ):
         with pytest.raises(RequestError, match=expected):
-            compare(opened, asked)
+            compare_runs(opened, asked)

@@ -12,7 +12,13 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.questions.head_to_head import HeadToHead, by_seats, head_to_head, of_games, of_tallies
+from analytics.questions.head_to_head import (
+    HeadToHead,
+    compute_head_to_head,
+    count_game_results,
+    load_tally_results,
+    split_by_seat,
+)
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
@@ -31,7 +37,7 @@ TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, nam
 
 def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC) -> None:
     """A run with random games of each of its pairings."""
-    archive.save_run(run)
+    archive.write_run(run)
     games = range(len(pairings))
     swapped = [random_block(seed, number, 0, rules=rules) for number in games]
     store(archive, run.run_id, swapped if run.swapped else [single_games(seed, n, 0) for n in games], pairings)
@@ -100,8 +106,8 @@ def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
 
 
 def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive, opened: OpenArchive) -> None:
-    tallies = of_tallies(opened, several.runs())
-    assert tallies == of_games(opened, "true", several.runs())
+    tallies = load_tally_results(opened, several.load_runs())
+    assert tallies == count_game_results(opened, "true", several.load_runs())
     assert all(sum(result.tally.illegal[i] for result in tallies.values()) > 0 for i in (0, 1))
     assert all(sum(result.tally.errors[i] for result in tallies.values()) > 0 for i in (0, 1))
 
@@ -110,13 +116,13 @@ def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive, opened:
     "where", ["true", "game_id % 3 = 1", *seldom("winner <> 0", "agent_0 = 'random'", "plies % 2 = 0")]
 )
 def test_pairs_are_those_that_a_count_game_by_game_finds(opened: OpenArchive, where: str) -> None:
-    found = head_to_head(opened, GameFilter(where))
+    found = compute_head_to_head(opened, GameFilter(where))
     assert as_naive(found) == naive(opened, where)
     assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
 
 
 def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(opened: OpenArchive) -> None:
-    found = head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
+    found = compute_head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
     for result in found.results:
         assert result.tally.pairs == Tally().pairs
         assert sum(map(sum, result.tally.singles)) == result.games > 0
@@ -126,15 +132,15 @@ def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(opened: 
 def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(
     several: Archive, opened: OpenArchive
 ) -> None:
-    (first, *_) = head_to_head(opened).results
-    (alone, *_) = head_to_head(opened, GameFilter(runs=(several.runs()[0].run_id,))).results
+    (first, *_) = compute_head_to_head(opened).results
+    (alone, *_) = compute_head_to_head(opened, GameFilter(runs=(several.load_runs()[0].run_id,))).results
     assert first.by_pairs != alone.by_pairs
     assert (first.first, first.second) == (alone.first, alone.second)
 
 
 def test_seats_are_told_apart(opened: OpenArchive) -> None:
-    met = head_to_head(opened)
-    apart = by_seats(met.results)
+    met = compute_head_to_head(opened)
+    apart = split_by_seat(met.results)
     for seat, result in apart:
         here, there = f"agent_{seat}", f"agent_{1 - seat}"
         if result.first != result.second:
@@ -144,33 +150,33 @@ def test_seats_are_told_apart(opened: OpenArchive) -> None:
             ).row(0)
             assert (result.wins, result.games) == (won, games)
     assert sum(result.games for _, result in apart) == met.games
-    frame = met.frame(by_seat=True)
+    frame = met.to_frame(by_seat=True)
     assert frame["seat"].to_list() == [seat for seat, _ in apart]
     assert frame["games"].sum() == met.games
 
 
 def test_the_frame_has_a_row_for_every_two_that_met(opened: OpenArchive) -> None:
-    met = head_to_head(opened)
-    frame = met.frame()
+    met = compute_head_to_head(opened)
+    frame = met.to_frame()
     assert frame.select("first", "second").rows() == [(each.first, each.second) for each in met.results]
     assert frame["games"].sum() == frame.select("wins", "draws", "losses").sum().sum_horizontal().item() == met.games
     assert frame["score_low"].is_between(0, frame["score"]).all()
 
 
 def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: Archive) -> None:
-    before = head_to_head(opened, GameFilter(trainings=False))
+    before = compute_head_to_head(opened, GameFilter(trainings=False))
     alone = record(spec_of(seed=30), training=True)
     add(copy, alone, 6)
     add(copy, record(spec_of(seed=31), training=True), 7)
     with open_archive(copy.root) as more:
         for where in (None, "true"):
-            found = head_to_head(more, GameFilter(where, trainings=False))
+            found = compute_head_to_head(more, GameFilter(where, trainings=False))
             assert found.results == before.results
             assert "2 runs of trainings are left out: --trainings takes them in" in found.notes
-            assert head_to_head(more, GameFilter(where)).games == before.games + 96
-        assert head_to_head(more, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
+            assert compute_head_to_head(more, GameFilter(where)).games == before.games + 96
+        assert compute_head_to_head(more, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
         with pytest.raises(RequestError, match="all chosen games are those of trainings: --trainings takes them in"):
-            head_to_head(more, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
+            compute_head_to_head(more, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
 
 
 def test_rules_are_never_mixed_silently(copy: Archive) -> None:
@@ -179,14 +185,14 @@ def test_rules_are_never_mixed_silently(copy: Archive) -> None:
     with open_archive(copy.root) as opened:
         for where in (None, "true"):
             with pytest.raises(RequestError, match=r"under different rules, classic, square: .*--rules NAME"):
-                head_to_head(opened, GameFilter(where))
-            only = head_to_head(opened, GameFilter(where, rules="square"))
+                compute_head_to_head(opened, GameFilter(where))
+            only = compute_head_to_head(opened, GameFilter(where, rules="square"))
             assert (only.rules, only.games) == ("square", 48)
-            assert head_to_head(opened, GameFilter(where, rules="classic")).rules == "classic"
+            assert compute_head_to_head(opened, GameFilter(where, rules="classic")).rules == "classic"
         with pytest.raises(
             RequestError, match="by rules 'squares' here, only by: classic, square; did you mean 'square'"
         ):
-            head_to_head(opened, GameFilter(rules="squares"))
+            compute_head_to_head(opened, GameFilter(rules="squares"))
 
 
 def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) -> None:
@@ -194,8 +200,8 @@ def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) 
     add(archive, mine, 5, rules=SQUARE)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match=f"rules 'classic' are not the same in all runs: .*{mine.run_id}"):
-            head_to_head(opened, GameFilter(rules="classic"))
-        assert head_to_head(opened, GameFilter(runs=(mine.run_id,))).games == 48
+            compute_head_to_head(opened, GameFilter(rules="classic"))
+        assert compute_head_to_head(opened, GameFilter(runs=(mine.run_id,))).games == 48
 
 
 def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
@@ -203,7 +209,7 @@ def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
     spec["agents"][1]["params"] = {"depth": 9}
     add(archive, record(spec), 5)
     with open_archive(archive.root) as opened:
-        note, _ = head_to_head(opened).notes
+        note, _ = compute_head_to_head(opened).notes
     assert re.match(rf"'{spec['agents'][1]['label']}' is not the same agent in all of these games, as in runs", note)
 
 
@@ -212,37 +218,39 @@ def _asking(known: RunRecord | None, games: int) -> RunRecord | None:
 
 
 def test_a_run_that_lacks_games_is_noted(archive: Archive) -> None:
-    (known,) = archive.runs()
+    (known,) = archive.load_runs()
     missing = f"not complete: {known.run_id} (30 games missing); the same command plays the rest of a run"
     for games, notes in ((16, ()), (26, (missing,))):  # of each pairing; there are 16
         archive.update_run(known.run_id, partial(_asking, games=games))
         with open_archive(archive.root) as opened:
-            assert head_to_head(opened).notes == notes
+            assert compute_head_to_head(opened).notes == notes
 
 
 def test_games_against_oneself_are_noted(opened: OpenArchive) -> None:
-    assert "16 games of agents against themselves say nothing about strength" in head_to_head(opened).notes
+    assert "16 games of agents against themselves say nothing about strength" in compute_head_to_head(opened).notes
 
 
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive, opened: OpenArchive) -> None:
-    run = several.runs()[0].run_id
-    assert head_to_head(opened, GameFilter("false OR true", (run,))) == head_to_head(opened, GameFilter(runs=(run,)))
+    run = several.load_runs()[0].run_id
+    assert compute_head_to_head(opened, GameFilter("false OR true", (run,))) == compute_head_to_head(
+        opened, GameFilter(runs=(run,))
+    )
     with pytest.raises(RequestError, match="is not a condition on games"):
-        head_to_head(opened, GameFilter("false) OR (true", (run,)))
+        compute_head_to_head(opened, GameFilter("false) OR (true", (run,)))
 
 
 @pytest.mark.parametrize("where", [None, "true"])
 def test_games_without_a_record_are_a_failure_either_way(copy: Archive, where: str | None) -> None:
     Path(copy.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(copy.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
-        head_to_head(opened, GameFilter(where))
+        compute_head_to_head(opened, GameFilter(where))
 
 
 def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "empty", create=True)
     hint = f"has no games: 'qarena archive ls --archive {archive.root}' lists"
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=hint):
-        head_to_head(opened)
-    archive.save_run(record())
+        compute_head_to_head(opened)
+    archive.write_run(record())
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=f"no games of run {record().run_id}"):
-        head_to_head(opened, GameFilter(runs=(record().run_id,)))
+        compute_head_to_head(opened, GameFilter(runs=(record().run_id,)))

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.questions.mistakes import CANDIDATES, decision_summaries, judged_agents, worst_mistakes
-from analytics.questions.selection import plies_of
+from analytics.questions.mistakes import CANDIDATES, find_judged_agents, find_worst_mistakes, summarise_decisions
+from analytics.questions.selection import read_plies
 from analytics.questions.sql import lazy_rows
-from analytics.statistics.tally import quantile, wilson
+from analytics.statistics.tally import normal_quantile, wilson_interval
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
-from quarto.position import from_plies
+from quarto.position import position_from_plies
 from quarto.rules import CLASSIC, NONE
 from tests.analytics.indexed import decide
 from tests.analytics.naive_games import random_block, record, spec_of, store
@@ -27,7 +27,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     archive = Archive.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
     for seed, spec in enumerate((spec_of(seed=3, opening_plies=2), spec_of(seed=3, opening_plies=1), spec_of())):
         run = record(spec)
-        archive.save_run(run)
+        archive.write_run(run)
         store(archive, run.run_id, [random_block(seed, pairing) for pairing in range(3)])
         decide(archive, run.run_id, seed)
     return archive
@@ -36,14 +36,14 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 @pytest.mark.parametrize("by_ply", [False, True])
 def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
     with open_archive(judged.root) as opened:
-        found = decision_summaries(opened, "ply BETWEEN 2 AND 7", by_ply, judged_agents(opened, "true"))
+        found = summarise_decisions(opened, "ply BETWEEN 2 AND 7", by_ply, find_judged_agents(opened, "true"))
         rows = opened.sql(
             "SELECT run_id, game_id, agent, kind, ply, regret FROM decisions WHERE ply BETWEEN 2 AND 7"
         ).rows()
     clusters: dict[tuple[str, str, int | None], dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
     for run_id, game_id, agent, kind, ply, regret in rows:
         pair = game_id % (1 << 32) // 2
-        opening = pair if judged.known_run(run_id).opening_seed == 3 else (run_id, game_id // 2)
+        opening = pair if judged.load_run(run_id).opening_seed == 3 else (run_id, game_id // 2)
         clusters[agent, kind, ply if by_ply else None][opening].append(regret)
     assert set(found.select("agent", "kind", "ply").iter_rows()) == set(clusters)
     for agent, kind, ply, decisions, *estimates in found.iter_rows():
@@ -60,26 +60,26 @@ def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
             assert mean == pytest.approx(expected)
             if share:
                 games = expected * (1 - expected) / variance
-                assert (low, high) == pytest.approx(wilson(expected * games, games))
+                assert (low, high) == pytest.approx(wilson_interval(expected * games, games))
             else:
-                reach = quantile() * math.sqrt(variance)
+                reach = normal_quantile() * math.sqrt(variance)
                 assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
 
 
 def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: Archive) -> None:
     with open_archive(judged.root) as opened:
-        mistakes = worst_mistakes(opened, "ply BETWEEN 3 AND 9", 10_000)
+        mistakes = find_worst_mistakes(opened, "ply BETWEEN 3 AND 9", 10_000)
         rows = opened.sql(
             "SELECT run_id, game_id, ply, kind, regret, saving, choices FROM decisions WHERE ply BETWEEN 3 AND 9 AND "
             "regret > 0 ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind"
         ).rows(named=True)[:CANDIDATES]
-        plies = plies_of(opened, {(row["run_id"], row["game_id"]) for row in rows})
+        plies = read_plies(opened, {(row["run_id"], row["game_id"]) for row in rows})
     first: dict[tuple[str, int, int], dict[str, Any]] = {}
     missed = Counter[tuple[str, int, int]]()
     for row in rows:
         game, ply = plies[row["run_id"], row["game_id"]], row["ply"]
         hand = game[ply][0] if row["kind"] == "placement" else NONE
-        position = canonical_position(from_plies(game[:ply], hand), CLASSIC)
+        position = canonical_position(position_from_plies(game[:ply], hand), CLASSIC)
         key = row["kind"], position.occupied, position.lanes
         first.setdefault(key, row)
         missed[key] += 1
@@ -95,7 +95,7 @@ def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: Archive) ->
 def test_positions_are_replayed_only_for_a_condition_that_reads_them(
     judged: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replay, replayed = lazy_rows.boards, []
+    replay, replayed = lazy_rows.scan_boards, []
 
     def watched(*arguments: Any, **more: Any) -> Any:
         replayed.append(arguments)
@@ -103,8 +103,8 @@ def test_positions_are_replayed_only_for_a_condition_that_reads_them(
 
     monkeypatch.setattr(lazy_rows, "boards", watched)
     with open_archive(judged.root) as opened:
-        names = judged_agents(opened, "true")
-        plain = decision_summaries(opened, "ply > 3", True, names)
+        names = find_judged_agents(opened, "true")
+        plain = summarise_decisions(opened, "ply > 3", True, names)
         assert not replayed
-        assert decision_summaries(opened, "ply > 3 AND board >= 0", True, names).equals(plain)
+        assert summarise_decisions(opened, "ply > 3 AND board >= 0", True, names).equals(plain)
         assert replayed

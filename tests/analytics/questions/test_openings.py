@@ -13,17 +13,17 @@ import pytest
 
 from analytics import open_archive
 from analytics.questions import openings as query
-from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, explore, openings
+from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, explore_position, run_openings_query
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.statistics.tally import wilson
+from analytics.statistics.tally import wilson_interval
 from analytics.store.archive import Archive
-from analytics.tables.derived.positions import Counts, frame_of
-from analytics.tables.derived.tables import count_positions
+from analytics.tables.derived.positions import PositionCounts, counts_to_frame
+from analytics.tables.derived.tables import derive_stored_positions
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
-from quarto.position import from_plies
+from quarto.position import position_from_plies
 from quarto.rules import NONE, Rules
 from tests.analytics.indexed import index
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, random_game, record, spec_of, store
@@ -43,7 +43,7 @@ def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int 
     dice = random.Random(f"{rules.name} {opening}")
     archive = Archive.open(root, create=True)
     run = record(spec_of(rules, TWO, opening_plies=opening))
-    archive.save_run(run)
+    archive.write_run(run)
     games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
     blocks = [block_of(each, pairing, 0, opening) for pairing, each in enumerate(games)]
     store(archive, run.run_id, blocks, TWO, most)
@@ -105,7 +105,7 @@ def positions_of_game(kept: Kept, rules: Rules) -> list[str]:
     plies = game["plies"]
     hands = [(0, NONE), (1, plies[1][0]), (2, NONE), (4, plies[4][0]), (7, NONE), (11, plies[11][0])]
     return [
-        format_position(from_plies(plies[:ply], NONE if rules.mover_chooses else hand), rules.name)
+        format_position(position_from_plies(plies[:ply], NONE if rules.mover_chooses else hand), rules.name)
         for ply, hand in hands
     ]
 
@@ -118,7 +118,7 @@ def test_what_was_decided_is_what_a_naive_replay_counts(name: str, tmp_path: Pat
         for text in positions_of_game(kept, rules):
             kinds = {"placement", "turn"} | ({"gift"} if " -" in text and not rules.mover_chooses else set())
             for by in sorted(kinds):
-                rows = openings(opened, text, by)
+                rows = explore_position(opened, text, by)
                 assert found_rows(rows) == naive_openings(kept, text, by, rules), (text, by)
 
 
@@ -129,8 +129,10 @@ def test_symmetric_positions_have_the_same_answer(classic: tuple[OpenArchive, Ke
         position, _ = parse_position(text)
         move, change = dice.choice(cell_maps(Rules())), dice.choice(piece_maps())
         moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
-        image = format_position(from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
-        here, there = (openings(opened, each, "turn").drop("piece", "cell", "gift", "sample") for each in (text, image))
+        image = format_position(position_from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
+        here, there = (
+            explore_position(opened, each, "turn").drop("piece", "cell", "gift", "sample") for each in (text, image)
+        )
         assert here.sort("game_id").equals(there.sort("game_id"))
 
 
@@ -139,7 +141,7 @@ def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path)
 
     def answers() -> list[pl.DataFrame]:
         with open_archive(archive.root) as opened:
-            return [openings(opened, text) for text in positions_of_game(kept, Rules())]
+            return [explore_position(opened, text) for text in positions_of_game(kept, Rules())]
 
     before = answers()
     index(archive, 3, lambda stored: stored.first == 0)
@@ -159,48 +161,50 @@ def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
     counted: list[pl.DataFrame] = []
 
     def count(*of: Any) -> pl.DataFrame:
-        counted.append(count_positions(*of))
+        counted.append(derive_stored_positions(*of))
         return counted[-1]
 
     monkeypatch.setattr(query, "count_positions", count)
     monkeypatch.setattr(query, "_kept", {})
     with open_archive(archive.root) as opened:
-        openings(opened, positions_of_game(kept, PRESETS["classic"])[2], imposed=True)
-    rows = list(query._kept.values())
+        explore_position(opened, positions_of_game(kept, PRESETS["classic"])[2], imposed=True)
+    rows = list(query._decision_cache.values())
     assert len(rows) == len(counted) > 1
     assert 0 < sum(map(len, rows)) < sum(map(len, counted))
     for whole in counted:
         assert not any(np.shares_memory(whole["games"].to_numpy(), each["games"].to_numpy()) for each in rows)
-    room = Counts.empty(9)
-    assert not np.shares_memory(frame_of(room, range(1), np.array([3]), 0)["games"].to_numpy(), room.games)
+    room = PositionCounts.empty(9)
+    assert not np.shares_memory(counts_to_frame(room, range(1), np.array([3]), 0)["games"].to_numpy(), room.games)
 
 
 def test_alike_counts_every_legal_decision(classic: tuple[OpenArchive, Kept]) -> None:
     opened, _ = classic
-    assert openings(opened)["alike"].to_list() == [16]
-    assert sorted(openings(opened, EMPTY_BOARD, "placement")["alike"].to_list()) == [128, 128]
-    assert openings(opened, EMPTY_BOARD, "turn").drop_nulls("gift")["alike"].sum() == 16 * 16 * 15
-    rows = openings(opened, "..../..../..../.... 5", "turn").drop_nulls("gift")
+    assert explore_position(opened)["alike"].to_list() == [16]
+    assert sorted(explore_position(opened, EMPTY_BOARD, "placement")["alike"].to_list()) == [128, 128]
+    assert explore_position(opened, EMPTY_BOARD, "turn").drop_nulls("gift")["alike"].sum() == 16 * 16 * 15
+    rows = explore_position(opened, "..../..../..../.... 5", "turn").drop_nulls("gift")
     assert dict(rows.group_by("cell").agg(pl.sum("alike")).rows()) == {"a1": 8 * 15, "b1": 8 * 15}
     assert set(rows["piece"]) == {"5"}
 
 
 def test_rows_say_rates_intervals_and_a_sample(classic: tuple[OpenArchive, Kept]) -> None:
     opened, kept = classic
-    games, rows = dict(kept), openings(opened, EMPTY_BOARD, "turn")
+    games, rows = dict(kept), explore_position(opened, EMPTY_BOARD, "turn")
     assert rows["games"].to_list() == sorted(rows["games"].to_list(), reverse=True)
     assert rows["share"].sum() == pytest.approx(1)
     for row in rows.drop_nulls("gift").iter_rows(named=True):
         for rate, count in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
             assert row[f"{rate}_rate"] == row[count] / row["games"]
-            assert (row[f"{rate}_low"], row[f"{rate}_high"]) == wilson(row[count], row["games"])
-        assert row["run_id"] == opened.archive.run_ids()[0]
+            assert (row[f"{rate}_low"], row[f"{rate}_high"]) == wilson_interval(row[count], row["games"])
+        assert row["run_id"] == opened.archive.list_run_ids()[0]
         plies = parse_game(row["sample"])
         played = games[row["game_id"]]["plies"]
         own = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
         assert own == (plies[0][0], plies[0][1], plies[1][0])  # it is turned to match its row
         for end in range(1, len(played) + 1):
-            there, shown = (canonical_position(from_plies(each[:end], NONE), Rules()) for each in (played, plies))
+            there, shown = (
+                canonical_position(position_from_plies(each[:end], NONE), Rules()) for each in (played, plies)
+            )
             assert there == shown
         assert len(plies) == len(played)
 
@@ -210,10 +214,10 @@ def test_a_sample_game_passes_through_the_position_of_its_row(classic: tuple[Ope
     opened, kept = classic
     longest = max((game["plies"] for _, game in kept), key=len)
     hand = NONE if by == "gift" else longest[3][0]
-    position = from_plies(longest[:3], hand)
-    for row in openings(opened, format_position(position, "classic"), by).iter_rows(named=True):
+    position = position_from_plies(longest[:3], hand)
+    for row in explore_position(opened, format_position(position, "classic"), by).iter_rows(named=True):
         plies = parse_game(row["sample"])
-        assert from_plies(plies[:3], hand if hand == NONE else plies[3][0]) == position
+        assert position_from_plies(plies[:3], hand if hand == NONE else plies[3][0]) == position
         if by != "gift":
             assert plies[3] == (parse_piece(row["piece"]), parse_cell(row["cell"]))
         if row.get("gift") is not None:
@@ -227,27 +231,27 @@ def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
     assert 50 < number <= 60
     assert played.total() > 200
     with open_archive(archive.root) as opened:
-        (row,) = openings(opened, by="gift", imposed=True).to_dicts()
+        (row,) = explore_position(opened, by="gift", imposed=True).to_dicts()
     assert row["games"] == played.total()
-    assert (row["win_low"], row["win_high"]) == wilson(row["wins"] * number / row["games"], number)
+    assert (row["win_low"], row["win_high"]) == wilson_interval(row["wins"] * number / row["games"], number)
     other = record(spec_of(PRESETS["classic"], TWO[:1], opening_plies=2, seed=8))
-    archive.save_run(other)
+    archive.write_run(other)
     store(archive, other.run_id, [block_of([kept[0][1]] * 20, 0, 0, 2)], TWO[:1])
     with open_archive(archive.root) as opened:
-        (row,) = openings(opened, by="gift", imposed=True).to_dicts()
+        (row,) = explore_position(opened, by="gift", imposed=True).to_dicts()
     number += 10  # openings of another seed
-    assert (row["draw_low"], row["draw_high"]) == wilson(row["draws"] * number / row["games"], number)
+    assert (row["draw_low"], row["draw_high"]) == wilson_interval(row["draws"] * number / row["games"], number)
 
 
 def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) -> None:
     opened, kept = classic
-    run = opened.archive.runs()[0]
+    run = opened.archive.load_runs()[0]
     against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
     wanted = GameFilter(agent="random", opponent="rule_based")
-    assert explore(opened, OpeningsQuery(EMPTY_BOARD, "placement", wanted)).games == against
+    assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "placement", wanted)).games == against
 
     def games(by: str | None = None, **filters: Any) -> int:
-        return explore(opened, OpeningsQuery(EMPTY_BOARD, by, GameFilter(**filters))).games
+        return run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, by, GameFilter(**filters))).games
 
     started = sum(bool(game["plies"]) for _, game in kept)
     assert games(runs=(run.run_id,)) == games() == started
@@ -258,14 +262,14 @@ def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) ->
         ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
         ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
     ):
-        rows = openings(opened, EMPTY_BOARD, by, GameFilter(agent=agent))
+        rows = explore_position(opened, EMPTY_BOARD, by, GameFilter(agent=agent))
         assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
     assert games(since=run.created[:10], until=run.created[:10]) == games()
     assert games(since=run.created) == games()
-    least = sorted(openings(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
-    assert openings(opened, EMPTY_BOARD, "turn", least=least)["games"].min() == least
+    least = sorted(explore_position(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
+    assert explore_position(opened, EMPTY_BOARD, "turn", least=least)["games"].min() == least
     with pytest.raises(RequestError, match="no gift was chosen at least 1,000,000 times"):
-        openings(opened, least=10**6)
+        explore_position(opened, least=10**6)
     with pytest.raises(RequestError, match="no runs of that time"):
         games(until="2020-01-31")
 
@@ -275,11 +279,11 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     started = sum(1 for _, game in kept if game["plies"])
     with open_archive(indexed(archive).root) as opened:
         with pytest.raises(RequestError, match=f"no decision was free, but {started} were imposed: --imposed"):
-            openings(opened)
-        assert explore(opened, OpeningsQuery(EMPTY_BOARD, "turn", imposed=True)).games == started
+            explore_position(opened)
+        assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "turn", imposed=True)).games == started
         _, game = kept[0]
-        after = format_position(from_plies(game["plies"][:2]))
-        assert explore(opened, OpeningsQuery(after)).games >= 1
+        after = format_position(position_from_plies(game["plies"][:2]))
+        assert run_openings_query(opened, OpeningsQuery(after)).games >= 1
 
 
 WRONG: tuple[tuple[str, str | None, dict[str, Any], str], ...] = (
@@ -300,25 +304,25 @@ WRONG: tuple[tuple[str, str | None, dict[str, Any], str], ...] = (
 def test_a_wrong_question_is_a_wrong_request(classic: tuple[OpenArchive, Kept]) -> None:
     for position, by, filters, complaint in WRONG:
         with pytest.raises(RequestError) as caught:
-            openings(classic[0], position, by, GameFilter(**filters))
+            explore_position(classic[0], position, by, GameFilter(**filters))
         assert complaint in str(caught.value)
 
 
 def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
     archive, _ = made(tmp_path / "archive", PRESETS["own_piece"], pairs=5)
     with open_archive(indexed(archive).root) as opened:
-        assert openings(opened, "..../..../..../.... - own_piece").columns[:3] == ["piece", "cell", "alike"]
+        assert explore_position(opened, "..../..../..../.... - own_piece").columns[:3] == ["piece", "cell", "alike"]
         with pytest.raises(RequestError, match="no piece is given"):
-            openings(opened, "..../..../..../.... 3 own_piece")
+            explore_position(opened, "..../..../..../.... 3 own_piece")
         with pytest.raises(RequestError, match="there are no gifts"):
-            openings(opened, "..../..../..../.... - own_piece", "gift")
+            explore_position(opened, "..../..../..../.... - own_piece", "gift")
 
 
 def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:
     archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
     other = record(spec_of(Rules(diagonals="none")))
-    archive.save_run(other)
+    archive.write_run(other)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match="not the same in all runs: choose with --run"):
-            openings(opened)
-        assert openings(opened, games=GameFilter(runs=(archive.run_ids()[0],)))["games"].sum() > 0
+            explore_position(opened)
+        assert explore_position(opened, games=GameFilter(runs=(archive.list_run_ids()[0],)))["games"].sum() > 0

@@ -15,22 +15,22 @@ import pytest
 from numpy.typing import NDArray
 
 from analytics import open_archive
-from analytics.questions.head_to_head import by_seats, head_to_head
+from analytics.questions.head_to_head import compute_head_to_head, split_by_seat
 from analytics.questions.pairings import (
     Crosstable,
     PairingResult,
     SharedOpenings,
-    crosstable,
-    question,
-    results,
-    sharing_frame,
+    build_crosstable,
+    load_results,
+    shared_openings_sql,
+    shared_seeds_frame,
 )
-from analytics.questions.ratings import Ratings, Tallies, rate
+from analytics.questions.ratings import Ratings, Tallies, fit_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.lazy_rows import Stream
-from analytics.statistics.davidson import reachable
-from analytics.statistics.tally import Tally, quantile, summed, wilson, win_rate
+from analytics.questions.sql.lazy_rows import ArrowStream
+from analytics.statistics.davidson import transitive_closure
+from analytics.statistics.tally import Tally, normal_quantile, sum_tallies_by_key, wilson_interval, win_rate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.naive_games import (
@@ -50,7 +50,7 @@ COLUMNS = ("id", "pair", "pairing", "a0", "a1", "winner", "plies", "opening", "e
 
 def test_results_are_what_the_rows_say(archive: Archive) -> None:
     games, plies = naive_rows(BLOCKS, PAIRINGS)
-    for result in results(archive, RUN_ID):
+    for result in load_results(archive, RUN_ID):
         first, second = PAIRINGS[result.pairing]
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in games]
         rows = [row for row in rows if row["pairing"] == result.pairing]
@@ -63,14 +63,14 @@ def test_results_are_what_the_rows_say(archive: Archive) -> None:
         assert result.mean_plies == sum(row[1] == result.pairing for row in plies) / len(rows)
         for seat in (0, 1):
             held = [point for point, row in zip(points, rows, strict=True) if row[f"a{seat}"] == first]
-            assert result.in_seat(seat) == tuple(map(held.count, (-1, 0, 1)))
-        assert result.win_rate == (points.count(1) / len(rows), *wilson(points.count(1), len(rows)))
+            assert result.results_in_seat(seat) == tuple(map(held.count, (-1, 0, 1)))
+        assert result.win_rate == (points.count(1) / len(rows), *wilson_interval(points.count(1), len(rows)))
 
 
 def test_pairs_are_the_unit_where_openings_are_shared(archive: Archive) -> None:
-    plain = results(archive, RUN_ID)
-    archive.save_run(record(spec_of(opening_plies=2), run_id=RUN_ID))
-    shared = results(archive, RUN_ID)
+    plain = load_results(archive, RUN_ID)
+    archive.write_run(record(spec_of(opening_plies=2), run_id=RUN_ID))
+    shared = load_results(archive, RUN_ID)
     assert not any(result.by_pairs for result in plain)
     assert all(result.by_pairs for result in shared)
     assert [result.win_rate for result in shared] == [win_rate(result.tally, by_pairs=True) for result in plain]
@@ -79,7 +79,7 @@ def test_pairs_are_the_unit_where_openings_are_shared(archive: Archive) -> None:
 
 def test_an_unknown_run_is_refused(archive: Archive) -> None:
     with pytest.raises(RequestError, match="run 'ffffffffffff' is not in archive"):
-        results(archive, "ffffffffffff")
+        load_results(archive, "ffffffffffff")
 
 
 FIXED = ("agent", "score", "low", "high", "games", "wins", "draws", "losses", "forfeits")
@@ -91,28 +91,28 @@ def result(pairing: int, first: str, second: str, losses: int, draws: int, wins:
 
 
 def test_the_crosstable_sorts_by_score_and_shows_each_pairing_from_both_sides() -> None:
-    table = crosstable([result(0, "a", "b", 1, 0, 3), result(1, "c", "a", 4, 0, 0), result(2, "b", "c", 1, 2, 1)])
+    table = build_crosstable([result(0, "a", "b", 1, 0, 3), result(1, "c", "a", 4, 0, 0), result(2, "b", "c", 1, 2, 1)])
     assert table.agents == ("a", "b", "c")
     best, middle, last = table.standings
-    assert best.against == {"b": 0.75, "c": 1.0}
+    assert best.score_by_opponent == {"b": 0.75, "c": 1.0}
     assert (best.games, best.wins, best.losses, best.score.mean, best.forfeits) == (16, 14, 2, 14 / 16, 3)
     assert best.score.low < 14 / 16 < best.score.high
     assert (middle.draws, middle.score.mean) == (4, 6 / 16)
-    assert last.against == {"a": 0.0, "b": 0.5}
-    frame = table.frame()
+    assert last.score_by_opponent == {"a": 0.0, "b": 0.5}
+    frame = table.to_frame()
     assert frame.columns == [*FIXED, "v a", "v b", "v c"]
     assert frame["v a"].to_list() == [None, 0.25, 0.0]
 
 
 def test_games_against_oneself_do_not_count() -> None:
-    alone = crosstable([result(0, "a", "a", 5, 0, 5)])
+    alone = build_crosstable([result(0, "a", "a", 5, 0, 5)])
     assert alone.agents == ("a",)
     assert alone.standings[0].games == 0
 
 
 def test_no_results_make_an_empty_crosstable() -> None:
-    assert crosstable([]) == Crosstable(())
-    assert crosstable([]).frame().is_empty()
+    assert build_crosstable([]) == Crosstable(())
+    assert build_crosstable([]).to_frame().is_empty()
 
 
 TURNED = [(second, first) for first, second in PAIRINGS]
@@ -122,7 +122,7 @@ ONE = PAIRINGS[:1]
 def add(archive: Archive, games: int, pairings: Pairings = PAIRINGS, **spec: Any) -> str:
     """A run with random games; ``games`` chooses them."""
     run = record(spec_of(pairings=pairings, **spec))
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [random_block(games, number) for number in range(len(pairings))], pairings)
     return run.run_id
 
@@ -143,7 +143,7 @@ Units = dict[object, list[tuple[float, int]]]  # points and seat of an agent in 
 
 def naive_units(opened: OpenArchive, where: str, agent: str, opponent: str | None) -> Units:
     """An agent's games against one opponent, or all others, by opening; a pair without an opening is by itself."""
-    runs = {record.run_id: record.spec for record in opened.archive.runs()}
+    runs = {record.run_id: record.spec for record in opened.archive.load_runs()}
     units: Units = defaultdict(list)
     for game in opened.sql(f"SELECT * FROM games WHERE {where}").to_dicts():
         agents = [game["agent_0"], game["agent_1"]]
@@ -161,21 +161,21 @@ def naive_score(units: Units) -> tuple[float, float, float]:
     games = [points for unit in units.values() for points, _ in unit]
     mean = sum(games) / len(games)
     spread = sum((sum(points for points, _ in unit) - len(unit) * mean) ** 2 for unit in units.values())
-    reach = quantile() * math.sqrt(len(units) / (len(units) - 1) * spread) / len(games)
+    reach = normal_quantile() * math.sqrt(len(units) / (len(units) - 1) * spread) / len(games)
     return mean, max(0.0, mean - reach), min(1.0, mean + reach)
 
 
 @pytest.mark.parametrize("where", [None, "true", "game_id % 5 > 0", "game_id % 3 > 0"])
 def test_intervals_are_those_of_a_count_by_opening(sharing: Archive, where: str | None) -> None:
     with open_archive(sharing.root) as opened:
-        met = head_to_head(opened, GameFilter(where))
+        met = compute_head_to_head(opened, GameFilter(where))
         for result in met.results:
             units = naive_units(opened, where or "true", result.first, result.second)
             assert result.score == pytest.approx(naive_score(units))
-        for standing in crosstable(met.results, met.shared).standings:
+        for standing in build_crosstable(met.results, met.shared).standings:
             units = naive_units(opened, where or "true", standing.agent, None)
             assert standing.score == pytest.approx(naive_score(units))
-        for seat, result in by_seats(met.results, met.shared):
+        for seat, result in split_by_seat(met.results, met.shared):
             all_games = naive_units(opened, where or "true", result.first, result.second)
             units = {unit: kept for unit, games in all_games.items() if (kept := [g for g in games if g[1] == seat])}
             assert result.score == pytest.approx(naive_score(units))
@@ -189,7 +189,7 @@ def test_tallies_are_enough_where_no_opening_is_shared(tmp_path: Path) -> None:
     for file in Path(archive.root / "games").rglob("*.parquet"):
         file.write_bytes(b"")  # which nobody reads
     with open_archive(archive.root) as opened:
-        met = head_to_head(opened)
+        met = compute_head_to_head(opened)
     assert met.shared is None
     assert all(result.clusters is None for result in met.results)
 
@@ -199,7 +199,7 @@ def test_two_deterministic_agents_that_met_twice_on_the_same_openings_met_once(t
     once = add(archive, 1, ONE, opening_plies=2, seed=5)
     add(archive, 1, ONE, opening_plies=2, seed=5, note="another run of the same two and the same openings")
     with open_archive(archive.root) as opened:
-        alone, both = head_to_head(opened, GameFilter(runs=(once,))), head_to_head(opened)
+        alone, both = compute_head_to_head(opened, GameFilter(runs=(once,))), compute_head_to_head(opened)
     (one,), (two,) = alone.results, both.results
     assert two.games == 2 * one.games
     assert two.clusters is not None
@@ -207,7 +207,10 @@ def test_two_deterministic_agents_that_met_twice_on_the_same_openings_met_once(t
     small = math.sqrt(8 / 7)  # the sample's variance, over n or over n - 1
     assert two.score.high - two.score.mean == pytest.approx(small * (one.score.high - one.score.mean))
     assert two.win_rate == pytest.approx(one.win_rate)
-    reach = [elo_of(rate(met.tallies, "random", samples=400, shared=met.shared), "rule_based") for met in (alone, both)]
+    reach = [
+        elo_of(fit_ratings(met.tallies, "random", samples=400, shared=met.shared), "rule_based")
+        for met in (alone, both)
+    ]
     assert width(reach[1]) == pytest.approx(width(reach[0]), rel=0.15)
 
 
@@ -219,32 +222,32 @@ def test_who_is_reached_by_a_path_of_edges(agents: int) -> None:
         expected = np.eye(agents, dtype=np.bool_)
         for _ in range(agents):
             expected |= expected @ edges
-        assert np.array_equal(reachable(edges), expected)
+        assert np.array_equal(transitive_closure(edges), expected)
 
 
 def test_the_frame_of_a_crosstable_has_as_many_opponents_as_are_wanted() -> None:
     tallies = {pair: Tally(pairs=((0, 0, 1), (0, 0, 0), (0, 0, 2))) for pair in combinations("abcd", 2)}
-    table = crosstable([PairingResult(0, *pair, tally, False) for pair, tally in tallies.items()])
-    assert [name for name in table.frame(2).columns if name.startswith("v ")] == ["v a", "v b"]
-    assert table.frame(2).equals(table.frame().drop("v c", "v d"))
-    assert Crosstable(()).frame().is_empty()
+    table = build_crosstable([PairingResult(0, *pair, tally, False) for pair, tally in tallies.items()])
+    assert [name for name in table.to_frame(2).columns if name.startswith("v ")] == ["v a", "v b"]
+    assert table.to_frame(2).equals(table.to_frame().drop("v c", "v d"))
+    assert Crosstable(()).to_frame().is_empty()
 
 
 def test_groups_are_few_even_and_whole() -> None:
     agents, seeds = {("abc", 0): ("a", "b")}, {("abc", 0): 7}
     columns = "'abc' AS run_id, 0 AS pairing, i >> 1 AS pair_id, i AS game_id, i % 3 - 1 AS winner"
     rows = f"SELECT {columns} FROM range({{}}) AS numbers(i)"
-    asked = f"SELECT openings, sum(pairs)::INTEGER FROM ({question(agents, seeds)}) GROUP BY ALL"
+    asked = f"SELECT openings, sum(pairs)::INTEGER FROM ({shared_openings_sql(agents, seeds)}) GROUP BY ALL"
     with duckdb.connect() as connection:
-        connection.register("_sharing", Stream(sharing_frame(seeds)))
+        connection.register("_sharing", ArrowStream(shared_seeds_frame(seeds)))
         many = dict(connection.execute(f"WITH games AS ({rows.format(200_000)}) {asked}").fetchall())
         assert set(many) == set(range(1024))
         assert 90 <= min(many.values()) <= max(many.values()) <= 105
         every = rows.format(1 << 25) + " WHERE i % 65536 < 2"
         assert len(connection.execute(f"WITH games AS ({every}) {asked}").fetchall()) > 300
         crowd = {("abc", number): (f"a{number}", "b") for number in range(3000)}
-        connection.register("_sharing", Stream(sharing_frame(dict.fromkeys(crowd, 7))))
-        few = f"SELECT DISTINCT openings FROM ({question(crowd, dict.fromkeys(crowd, 7))})"
+        connection.register("_sharing", ArrowStream(shared_seeds_frame(dict.fromkeys(crowd, 7))))
+        few = f"SELECT DISTINCT openings FROM ({shared_openings_sql(crowd, dict.fromkeys(crowd, 7))})"
         assert len(connection.execute(f"WITH games AS ({rows.format(20_000)}) {few}").fetchall()) == 256
 
 
@@ -287,11 +290,11 @@ def test_the_bootstrap_draws_openings_as_a_loop_over_openings_does() -> None:
     drawn = []
     for _ in range(300):
         sample = tallies_of(shared.cells[dice.integers(0, 60, 60)].sum(axis=0))
-        drawn.append(elo_of(rate(sample, "a", samples=0), "b")[0])
+        drawn.append(elo_of(fit_ratings(sample, "a", samples=0), "b")[0])
     low, high = np.quantile(drawn, [0.025, 0.975])
-    found = elo_of(rate(tallies, "a", samples=300, shared=shared), "b")
+    found = elo_of(fit_ratings(tallies, "a", samples=300, shared=shared), "b")
     assert width(found) == pytest.approx(high - low, rel=0.15)
-    by_pairs = elo_of(rate(tallies, "a", samples=300), "b")
+    by_pairs = elo_of(fit_ratings(tallies, "a", samples=300), "b")
     assert width(by_pairs) < 0.8 * width(found)  # about the square root of 2
 
 
@@ -299,8 +302,8 @@ def test_pairs_whose_openings_nobody_shares_are_drawn_beside_them() -> None:
     dice = np.random.default_rng(2)
     tallies, shared = tournament(dice, 40)
     alone, _ = tournament(dice, 400)
-    both = summed([*tallies.items(), *alone.items()])
-    found, few = (elo_of(rate(each, "a", samples=200, shared=shared), "b") for each in (both, tallies))
+    both = sum_tallies_by_key([*tallies.items(), *alone.items()])
+    found, few = (elo_of(fit_ratings(each, "a", samples=200, shared=shared), "b") for each in (both, tallies))
     assert width(found) < width(few) / 2
 
 
@@ -311,13 +314,13 @@ def test_intervals_hold_the_truth_as_often_as_they_say_where_openings_are_shared
     for trial in range(trials):
         tallies, shared = tournament(dice, 100, times=2)
         for unit, given in (("openings", shared), ("pairs", None)):
-            elo = elo_of(rate(tallies, "a", samples=100, seed=trial, shared=given), "b")
+            elo = elo_of(fit_ratings(tallies, "a", samples=100, seed=trial, shared=given), "b")
             held[unit] += elo[1] <= 0 <= elo[2]
         total = tallies["a", "b"] + tallies["a", "c"]
-        clusters = shared.of_agent("a", total)
+        clusters = shared.build_agent_clusters("a", total)
         assert clusters is not None
         mean = total.wins / total.games
-        reach = quantile() * math.sqrt(clusters.points.variance)
+        reach = normal_quantile() * math.sqrt(clusters.points.variance)
         held["score"] += mean - reach <= 0.5 <= mean + reach
     assert 0.9 <= held["openings"] / trials <= 0.98
     assert 0.9 <= held["score"] / trials <= 0.98

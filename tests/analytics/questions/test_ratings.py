@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from analytics import open_archive
-from analytics.questions.ratings import ELO, Ratings, rate, ratings
+from analytics.questions.ratings import ELO_PER_UNIT, Ratings, compute_ratings, fit_ratings
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 from tests.marks import seldom
@@ -47,9 +47,9 @@ def elos(ratings: Ratings) -> dict[str, float]:
 
 def test_strengths_seat_and_draws_are_found_again() -> None:
     strengths = {"a": 0.0, "b": 1.2, "c": -0.7, "d": 0.3}
-    found = rate(expected_tallies(strengths, -0.2, -1.5, 10**6), anchor="a", samples=0)
-    assert elos(found) == pytest.approx({agent: value * ELO for agent, value in strengths.items()}, abs=0.05)
-    assert found.seat.mean == pytest.approx(-0.2 * ELO, abs=0.05)
+    found = fit_ratings(expected_tallies(strengths, -0.2, -1.5, 10**6), anchor="a", samples=0)
+    assert elos(found) == pytest.approx({agent: value * ELO_PER_UNIT for agent, value in strengths.items()}, abs=0.05)
+    assert found.seat.mean == pytest.approx(-0.2 * ELO_PER_UNIT, abs=0.05)
     assert found.draws.mean == pytest.approx(math.exp(-1.5) / (2 + math.exp(-1.5)), abs=1e-4)
     assert [rating.agent for rating in found.ratings] == ["b", "d", "a", "c"]
 
@@ -84,9 +84,9 @@ def test_scipy_finds_the_same_maximum(seed: int) -> None:
         return total
 
     best = minimize(unlikelihood, np.zeros(len(agents) + 1), method="BFGS", options={"gtol": 1e-4}).x
-    found = rate(tallies, anchor="a", samples=0)
-    assert elos(found) == pytest.approx(dict(zip(agents, [0.0, *best[:-2] * ELO], strict=True)), abs=0.01)
-    assert found.seat.mean == pytest.approx(best[-2] * ELO, abs=0.01)
+    found = fit_ratings(tallies, anchor="a", samples=0)
+    assert elos(found) == pytest.approx(dict(zip(agents, [0.0, *best[:-2] * ELO_PER_UNIT], strict=True)), abs=0.01)
+    assert found.seat.mean == pytest.approx(best[-2] * ELO_PER_UNIT, abs=0.01)
     assert found.draws.mean == pytest.approx(math.exp(best[-1]) / (2 + math.exp(best[-1])), abs=1e-4)
 
 
@@ -105,18 +105,20 @@ def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> No
         numbers = agents.index(first), agents.index(second)
         wins += [numbers] * tally.wins + [numbers[::-1]] * tally.losses
     strengths = choix.opt_pairwise(len(agents), wins, alpha=0, method="Newton-CG", tol=1e-9)
-    found = rate(tallies, anchor="a", samples=0)
+    found = fit_ratings(tallies, anchor="a", samples=0)
     assert found.seat.mean == pytest.approx(0, abs=1e-6)
-    assert elos(found) == pytest.approx(dict(zip(agents, (strengths - strengths[0]) * ELO, strict=True)), abs=0.01)
+    assert elos(found) == pytest.approx(
+        dict(zip(agents, (strengths - strengths[0]) * ELO_PER_UNIT, strict=True)), abs=0.01
+    )
 
 
 def test_ratings_of_an_archive_are_those_of_its_tallies() -> None:
     with open_archive(SAMPLE) as archive:
-        found = ratings(archive, "opening = 0", rules="classic", anchor="random", anchor_elo=1000, samples=20)
-        assert found.frame()["agent"].to_list() == ["semi_random", "rule_based", "dumb", "random"]
+        found = compute_ratings(archive, "opening = 0", rules="classic", anchor="random", anchor_elo=1000, samples=20)
+        assert found.to_frame()["agent"].to_list() == ["semi_random", "rule_based", "dumb", "random"]
         assert elos(found)["random"] == 1000
         assert (
-            found.frame()["games"].sum()
+            found.to_frame()["games"].sum()
             == 2 * archive.sql("SELECT count(*) FROM games WHERE opening = 0 AND rules = 'classic'").item()
         )
 
@@ -130,13 +132,15 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
             at_zero = dice.multinomial(150, chances(strengths, 0.1, -1.0, first, second)).tolist()
             at_one = dice.multinomial(150, chances(strengths, 0.1, -1.0, second, first)).tolist()[::-1]
             tallies[first, second] = pairs_of(tuple(at_zero), tuple(at_one))
-        (rating,) = [each for each in rate(tallies, anchor="a", samples=40, seed=trial).ratings if each.agent == "b"]
-        inside += rating.elo.low <= 0.5 * ELO <= rating.elo.high
+        (rating,) = [
+            each for each in fit_ratings(tallies, anchor="a", samples=40, seed=trial).ratings if each.agent == "b"
+        ]
+        inside += rating.elo.low <= 0.5 * ELO_PER_UNIT <= rating.elo.high
     assert inside / trials > 0.8
 
 
 def test_superiority_is_sure_where_the_difference_is_large() -> None:
-    found = rate(expected_tallies({"a": 0.0, "b": 1.0, "c": 0.001}, 0, -1, 3000), samples=100)
+    found = fit_ratings(expected_tallies({"a": 0.0, "b": 1.0, "c": 0.001}, 0, -1, 3000), samples=100)
     place = {rating.agent: i for i, rating in enumerate(found.ratings)}
     assert found.superiority[place["b"], place["a"]] == 1.0
     assert 0.1 < found.superiority[place["a"], place["c"]] < 0.9
@@ -145,7 +149,7 @@ def test_superiority_is_sure_where_the_difference_is_large() -> None:
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0.1, -1, 100)
-    assert len({str(rate(tallies, samples=20, seed=seed).ratings) for seed in (3, 3, 4)}) == 2
+    assert len({str(fit_ratings(tallies, samples=20, seed=seed).ratings) for seed in (3, 3, 4)}) == 2
 
 
 def test_intervals_do_not_depend_on_the_order_of_pairings_or_of_their_agents() -> None:
@@ -154,7 +158,7 @@ def test_intervals_do_not_depend_on_the_order_of_pairings_or_of_their_agents() -
     other = {(second, first): tally.swapped for (first, second), tally in reversed(tallies.items())}
     apart = {**other, ("a", "b"): tallies["a", "b"]}
     del apart["b", "a"]
-    here, there, elsewhere = (rate(each, anchor="a", samples=20) for each in (tallies, other, apart))
+    here, there, elsewhere = (fit_ratings(each, anchor="a", samples=20) for each in (tallies, other, apart))
     assert here.ratings == there.ratings == elsewhere.ratings
     assert here.seat == there.seat
     assert (here.superiority == there.superiority).all()
@@ -164,23 +168,23 @@ def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4, "c": 0.2}, 0, -1, 100) | expected_tallies(
         {"x": 0, "y": 1}, 0, -1, 90
     )
-    found = rate(tallies, anchor="a", anchor_elo=1000, samples=10)
+    found = fit_ratings(tallies, anchor="a", anchor_elo=1000, samples=10)
     assert {rating.agent: rating.group for rating in found.ratings} == {"a": 0, "b": 0, "c": 0, "x": 1, "y": 1}
     assert found.groups == 2
     assert elos(found)["a"] == pytest.approx(1000)
     assert (elos(found)["x"] + elos(found)["y"]) / 2 == pytest.approx(1000)
     group = np.array([rating.group for rating in found.ratings])
     assert (np.isnan(found.superiority) == (group[:, None] != group)).all()  # none is claimed between groups
-    assert found.frame()["above x"].null_count() == 3
-    assert found.frame()["agent"].to_list() == ["b", "c", "a", "y", "x"]
+    assert found.to_frame()["above x"].null_count() == 3
+    assert found.to_frame()["agent"].to_list() == ["b", "c", "a", "y", "x"]
 
 
 def test_who_wins_everything_has_no_bound() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
-    without = elos(rate(tallies, anchor="a", samples=0))
+    without = elos(fit_ratings(tallies, anchor="a", samples=0))
     tallies["a", "star"] = pairs_of((50, 0, 0), (50, 0, 0))
     tallies["b", "dud"] = pairs_of((0, 0, 50), (0, 0, 50))
-    found = rate(tallies, anchor="a", samples=5)
+    found = fit_ratings(tallies, anchor="a", samples=5)
     assert {rating.agent for rating in found.ratings if not rating.bounded} == {"star", "dud"}
     assert [rating.agent for rating in found.ratings] == ["star", "b", "a", "dud"]
     assert found.ratings[0].elo == (math.inf, math.inf, math.inf)
@@ -189,64 +193,66 @@ def test_who_wins_everything_has_no_bound() -> None:
 
 
 def test_of_two_agents_one_of_which_always_wins_only_the_order_is_known() -> None:
-    found = rate({("a", "b"): pairs_of((0, 0, 9), (0, 0, 9))}, anchor="b", samples=20)
+    found = fit_ratings({("a", "b"): pairs_of((0, 0, 9), (0, 0, 9))}, anchor="b", samples=20)
     assert elos(found) == {"a": math.inf, "b": 0.0}
     assert found.superiority[0, 1] == 1
     assert math.isnan(found.seat.mean)
     assert math.isnan(found.draws.mean)
-    assert found.frame().select("seat", "draws").null_count().row(0) == (2, 2)
+    assert found.to_frame().select("seat", "draws").null_count().row(0) == (2, 2)
 
 
 def test_who_is_neither_above_nor_below_is_not_placed() -> None:
     """Both won everything against c, and never met: which of them is better nobody can say."""
     tallies = {("a", "c"): pairs_of((0, 0, 9), (0, 0, 9)), ("b", "c"): pairs_of((0, 0, 8), (0, 0, 8))}
-    found = rate(tallies, anchor="a", samples=20)
+    found = fit_ratings(tallies, anchor="a", samples=20)
     assert {rating.agent for rating in found.ratings if math.isnan(rating.elo.mean)} == {"b"}
     assert elos(found)["c"] == -math.inf
-    frame = found.frame().filter(agent="a")
+    frame = found.to_frame().filter(agent="a")
     assert frame.select("above b", "above c").row(0) == (0.5, 1.0)
 
 
 def test_a_seat_that_takes_every_point_is_worth_more_than_any_number() -> None:
-    first = rate({("a", "b"): pairs_of((0, 0, 9), (9, 0, 0))}, samples=10)
+    first = fit_ratings({("a", "b"): pairs_of((0, 0, 9), (9, 0, 0))}, samples=10)
     assert first.seat == (math.inf, math.inf, math.inf)
     assert all(math.isnan(elo) for elo in elos(first).values())
-    second = rate({("a", "b"): pairs_of((9, 0, 0), (0, 0, 9))}, samples=0)
+    second = fit_ratings({("a", "b"): pairs_of((9, 0, 0), (0, 0, 9))}, samples=0)
     assert second.seat.mean == -math.inf
 
 
 def test_where_the_seat_decides_every_game_nobody_is_rated_above_anybody() -> None:
     seat_0 = {("a", "b"): pairs_of((0, 0, 9), (5, 0, 0)), ("b", "c"): pairs_of((0, 0, 4), (9, 0, 0))}
-    found = rate({**seat_0, ("star", "a"): pairs_of((0, 0, 6), (0, 0, 6))}, samples=20)
-    assert found.by_seat == ("a", "b", "c")
+    found = fit_ratings({**seat_0, ("star", "a"): pairs_of((0, 0, 6), (0, 0, 6))}, samples=20)
+    assert found.undecided_by_seat == ("a", "b", "c")
     assert {agent: str(elo) for agent, elo in elos(found).items()} == {
         **dict.fromkeys("abc", "nan"),
         "star": "inf",
     }
     assert (found.superiority[1:, 1:] == 0.5).all()
     assert (found.superiority[0, 1:] == 1).all()
-    drawn = rate({("a", "b"): pairs_of((0, 1, 9), (5, 4, 0))}, samples=0)  # the draws tell: a gave one with seat 0
-    assert (drawn.by_seat, drawn.seat.mean) == ((), math.inf)
+    drawn = fit_ratings(
+        {("a", "b"): pairs_of((0, 1, 9), (5, 4, 0))}, samples=0
+    )  # the draws tell: a gave one with seat 0
+    assert (drawn.undecided_by_seat, drawn.seat.mean) == ((), math.inf)
     assert elos(drawn)["a"] > 10 > -10 > elos(drawn)["b"]
 
 
 def test_only_draws_and_no_draws_at_all() -> None:
-    drawn = rate({("a", "b"): pairs_of((0, 9, 0), (0, 9, 0))}, samples=10)
+    drawn = fit_ratings({("a", "b"): pairs_of((0, 9, 0), (0, 9, 0))}, samples=10)
     assert elos(drawn) == pytest.approx({"a": 0, "b": 0})
     assert drawn.draws == (1.0, 1.0, 1.0)
-    decided = rate({("a", "b"): pairs_of((4, 0, 5), (3, 0, 6))}, samples=10)
+    decided = fit_ratings({("a", "b"): pairs_of((4, 0, 5), (3, 0, 6))}, samples=10)
     assert decided.draws == (0.0, 0.0, 0.0)
 
 
 def test_without_samples_nothing_is_said_about_certainty() -> None:
-    found = rate({("a", "b"): pairs_of((4, 1, 5), (3, 0, 6))}, samples=0)
+    found = fit_ratings({("a", "b"): pairs_of((4, 1, 5), (3, 0, 6))}, samples=0)
     assert all(math.isnan(end) for rating in found.ratings for end in rating.elo[1:])
     assert math.isnan(found.seat.low)
-    assert found.frame().select("low", "high", "above a").null_count().row(0) == (2, 2, 2)
+    assert found.to_frame().select("low", "high", "above a").null_count().row(0) == (2, 2, 2)
 
 
 def test_samples_in_which_somebody_has_no_bound_widen_the_interval_without_end() -> None:
-    found = rate({("a", "b"): pairs_of((1, 0, 19), (0, 0, 20))}, anchor="b", samples=50)
+    found = fit_ratings({("a", "b"): pairs_of((1, 0, 19), (0, 0, 20))}, anchor="b", samples=50)
     (rating,) = [each for each in found.ratings if each.agent == "a"]
     assert math.isfinite(rating.elo.mean)
     assert rating.elo.low < rating.elo.mean < rating.elo.high == math.inf
@@ -256,30 +262,30 @@ def test_pairs_count_as_their_two_games() -> None:
     as_pairs = {("a", "b"): Tally(pairs=((1, 2, 3), (0, 4, 5), (6, 7, 8)))}
     tally = as_pairs["a", "b"]
     as_games = {("a", "b"): pairs_of(tally.results(0), tally.results(1))}
-    assert elos(rate(as_pairs, samples=0)) == pytest.approx(elos(rate(as_games, samples=0)))
+    assert elos(fit_ratings(as_pairs, samples=0)) == pytest.approx(elos(fit_ratings(as_games, samples=0)))
 
 
 def test_who_forfeited_every_game_is_listed_apart() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
-    plain = rate(tallies, anchor="a", samples=20)
+    plain = fit_ratings(tallies, anchor="a", samples=20)
     broken = Tally(singles=((0, 0, 4), (0, 0, 5)), illegal=(0, 3), errors=(0, 4), late=(0, 2))
-    found = rate({**tallies, ("a", "broken"): broken, ("late", "broken"): broken}, anchor="a", samples=20)
+    found = fit_ratings({**tallies, ("a", "broken"): broken, ("late", "broken"): broken}, anchor="a", samples=20)
     assert found.ratings == plain.ratings
     assert found.forfeited == (("broken", 18),)
-    assert found.without_contest == ("late",)
+    assert found.met_only_forfeiting == ("late",)
     with pytest.raises(RequestError, match="no games between different agents: broken forfeited every game"):
-        rate({("a", "broken"): broken})
+        fit_ratings({("a", "broken"): broken})
     with pytest.raises(RequestError, match="anchor 'broken' forfeited every game: name one of a, b"):
-        rate({**tallies, ("a", "broken"): broken}, anchor="broken")
+        fit_ratings({**tallies, ("a", "broken"): broken}, anchor="broken")
     nearly = Tally(singles=((0, 0, 5), (0, 0, 5)), illegal=(0, 9))
-    assert elos(rate({**tallies, ("a", "nearly"): nearly}, samples=0)).keys() == {"a", "b", "nearly"}
+    assert elos(fit_ratings({**tallies, ("a", "nearly"): nearly}, samples=0)).keys() == {"a", "b", "nearly"}
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
     with pytest.raises(RequestError, match="anchor 'z' played none of the games chosen: name one of a, b"):
-        rate(tallies, anchor="z")
+        fit_ratings(tallies, anchor="z")
     with pytest.raises(RequestError, match="anchor_elo=nan and samples=200"):
-        rate(tallies, anchor_elo=math.nan)
+        fit_ratings(tallies, anchor_elo=math.nan)
     with pytest.raises(RequestError, match="no games between different agents"):
-        rate({("a", "a"): tallies["a", "b"]})
+        fit_ratings({("a", "a"): tallies["a", "b"]})

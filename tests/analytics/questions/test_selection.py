@@ -10,10 +10,16 @@ import pytest
 
 from analytics import open_archive
 from analytics.questions import selection
-from analytics.questions.head_to_head import head_to_head
-from analytics.questions.selection import parts_of, read_chosen, read_in_order, repeated_games, select
+from analytics.questions.head_to_head import compute_head_to_head
+from analytics.questions.selection import (
+    describe_repeated_games,
+    read_pair_ranges,
+    read_selected_games,
+    select_games,
+    select_pair_ranges,
+)
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import both
+from analytics.questions.sql.syntax import combine_conditions
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from quarto.batch import ENDINGS
@@ -44,7 +50,7 @@ OTHER = record(spec_of(seed=8))
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The archive of ``conftest``, and a run of three ranges. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("two") / "archive")
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     store(archive, OTHER.run_id, [random_block(2, pairing, 0) for pairing in range(3)], most=8)
     return archive
 
@@ -64,9 +70,9 @@ def damaged(two_runs: Archive, tmp_path: Path) -> Archive:
 
 def chosen_rows(opened: OpenArchive, where: str | None) -> dict[tuple[str, int], list[tuple[object, ...]]]:
     """By run and game: what the selection says, its plies last."""
-    selection = select(opened, where)
+    selection = select_games(opened, where)
     rows = {}
-    for run, chosen in selection.parts():
+    for run, chosen in selection.read_blocks():
         assert np.all(np.diff(chosen.game_id) > 0)
         for i, game_id in enumerate(chosen.game_id.tolist()):
             games, plies = chosen.games, int(chosen.games.plies[i])
@@ -164,7 +170,7 @@ WRONG = (
 def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive) -> None:
     for where, complaint in WRONG:
         with pytest.raises(RequestError) as caught:
-            select(opened, where)
+            select_games(opened, where)
         assert complaint in str(caught.value)
 
 
@@ -172,21 +178,21 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive)
     path = damaged.root / "runs" / f"{OTHER.run_id}.json"
     forge(Path(path), {"schema_version": 3})
     with open_archive(damaged.root) as opened:
-        for ask in (select, head_to_head):
+        for ask in (select_games, compute_head_to_head):
             with pytest.raises(
                 RequestError, match=f"run {OTHER.run_id} has format 3, and this program reads and writes format 2"
             ):
                 ask(opened)
-        assert select(opened, f"run_id = '{RUN_ID}'").games > 0
+        assert select_games(opened, f"run_id = '{RUN_ID}'").games > 0
 
 
 def test_conditions_are_joined_as_they_are(both_runs: OpenArchive) -> None:
-    joined = both(both_runs.sql, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
+    joined = combine_conditions(both_runs.sql, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
     expected = "(plies < 9 OR winner = 0) AND (winner = 1 OR plies = 3)"
-    assert select(both_runs, joined).counts == select(both_runs, expected).counts
+    assert select_games(both_runs, joined).counts == select_games(both_runs, expected).counts
     for first, second in (("true) OR (true", "plies = 3"), ("plies = 3", "true) OR (true")):
         with pytest.raises(RequestError, match="is not a condition on games"):
-            both(both_runs.sql, first, second)
+            combine_conditions(both_runs.sql, first, second)
 
 
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenArchive) -> None:
@@ -195,7 +201,7 @@ def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenAr
     for page in ("docs/reports.md", "docs/strength.md"):
         condition = re.search(r"""--where "('\w+' NOT IN \(agent_0, agent_1\))""", (ROOT / page).read_text())
         assert condition, page
-        left = select(both_runs, re.sub("'.*?'", f"'{label}'", condition[1]))
+        left = select_games(both_runs, re.sub("'.*?'", f"'{label}'", condition[1]))
         everybody = {agent for pair in PAIRINGS for agent in pair}
         found = both_runs.sql(
             f"SELECT agent_0 FROM games WHERE {left.where} UNION SELECT agent_1 FROM games WHERE {left.where}"
@@ -206,14 +212,14 @@ def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenAr
 def test_games_without_a_record_are_named(damaged: Archive) -> None:
     Path(damaged.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
-        select(opened)
+        select_games(opened)
 
 
 def test_a_damaged_file_is_named(damaged: Archive) -> None:
-    path = damaged.path("plies", RUN_ID, damaged.ranges(RUN_ID)[0])
+    path = damaged.find_path("plies", RUN_ID, damaged.list_effective_ranges(RUN_ID)[0])
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=path.name):
-        list(select(opened).parts())
+        list(select_games(opened).read_blocks())
 
 
 IMPORTED = {"event": "", "date": "", "sha256": "ab" * 32}
@@ -234,20 +240,22 @@ def test_games_come_by_pairing_and_files_are_read_together(
 ) -> None:
     monkeypatch.setattr(selection, "IN_MEMORY", memory)
     archive, (known, blocks) = Archive.open(tmp_path / "archive", create=True), RUNS[run]
-    archive.save_run(known)
+    archive.write_run(known)
     ranges = store(archive, known.run_id, blocks, known.pairings, most=4)
-    every = [read_chosen(archive, known.run_id, stored, None).game_id for stored in ranges]
+    every = [read_selected_games(archive, known.run_id, stored, None).game_id for stored in ranges]
     ids = sorted(int(game) for each in every for game in each)[::chosen]
     wanted = None if chosen is None else np.array(ids)
     reads = []
 
     def read(number: int) -> RangeGames:
         reads.append(number)
-        return read_chosen(archive, known.run_id, ranges[number], wanted)
+        return read_selected_games(archive, known.run_id, ranges[number], wanted)
 
-    parts = [(n, part) for n, stored in enumerate(ranges) for part in parts_of(archive, known, stored, wanted)]
+    parts = [
+        (n, part) for n, stored in enumerate(ranges) for part in select_pair_ranges(archive, known, stored, wanted)
+    ]
     parts.sort(key=lambda each: each[1])
-    found = [*read_in_order(parts, read)]
+    found = [*read_pair_ranges(parts, read)]
     assert [game for each in found for game in each.game_id.tolist()] == ids
     assert [len(each.game_id) for each in found] == [part.games for _, part in parts]
     assert all(each.games.pieces.flags.c_contiguous for each in found)
@@ -258,10 +266,10 @@ def test_games_come_by_pairing_and_files_are_read_together(
 def test_games_that_are_copies_are_named(archive: Archive) -> None:
     one, other = (random_game(random.Random(seed), forfeits=0) for seed in (1, 2))
     copied = record(spec_of(seed=9))
-    archive.save_run(copied)
+    archive.write_run(copied)
     store(archive, copied.run_id, [block_of([one, other] * 5), random_block(4, 1)])
     with open_archive(archive.root) as opened:
-        (note,) = repeated_games(opened, [copied.run_id, RUN_ID])
-        assert repeated_games(opened, [RUN_ID]) == []
+        (note,) = describe_repeated_games(opened, [copied.run_id, RUN_ID])
+        assert describe_repeated_games(opened, [RUN_ID]) == []
     first, second = PAIRINGS[0]
     assert note.startswith(f"the 10 games of {first} and {second} in run {copied.run_id} repeat two games, ")

@@ -15,16 +15,16 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.questions.columns import Cell, ResultColumn, Table, words
-from analytics.questions.ratings import rate, ratings
+from analytics.questions.columns import Cell, ResultColumn, Table, text_column
+from analytics.questions.ratings import compute_ratings, fit_ratings
 from analytics.report import style
-from analytics.report.page import SUBJECTS, report
+from analytics.report.page import SUBJECTS, render_report
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.report.rendering import render
-from analytics.report.reported_games import reported_games
+from analytics.report.rendering import render_template
+from analytics.report.reported_games import select_report_data
 from analytics.report.section import ReportSection
 from analytics.report.sections import learning, strength
-from analytics.report.style import AGENTS, Figure
+from analytics.report.style import AGENT_COLOURS, Figure
 from quarto.errors import FailureError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.folders import files_of
@@ -80,7 +80,7 @@ class Page(HTMLParser):
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """The bootstrap takes longer than all the rest."""
-    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
+    monkeypatch.setattr(strength, "rate", partial(fit_ratings, samples=10))
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(root: Path, where: str | None = None, title: str | None = None) -> str:
     with open_archive(root) as opened:
-        return report(opened, where, title)
+        return render_report(opened, where, title)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
     add_decisions(archive)
     add_policies(archive)
-    for run_id in archive.run_ids()[:2]:
+    for run_id in archive.list_run_ids()[:2]:
         think(archive, run_id)
     return Path(archive.root)
 
@@ -112,7 +112,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def content(root: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strength, "rate", partial(rate, samples=10))
+        patch.setattr(strength, "rate", partial(fit_ratings, samples=10))
         return made(root, title="<i>All</i> & more")
 
 
@@ -158,7 +158,7 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
         assert ['class="number itself"' in cell for cell in matrix] == [place == column for column in range(len(rows))]
         assert matrix[place].endswith('title="itself">')
     with open_archive(root) as opened:
-        together = strength.crosstable(reported_games(opened)).table
+        together = strength.build_crosstable_section(select_report_data(opened)).table
     assert together is not None
     assert "never met" in {cell.hint for row in together.cells for cell in row}
 
@@ -169,23 +169,23 @@ def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp
     training = RUNS[1].record.run_id
     archive.update_run(training, lambda known: known and structs.replace(known, training=True))
     with open_archive(archive.root) as opened:
-        parts = reported_games(opened).by_rules()
+        parts = select_report_data(opened).split_by_rules()
         assert [part.rules for part in parts] == [["classic"], ["own_piece"]]
-        assert [part.rules for part in reported_games(opened).by_rules([training])][-1] == ["square"]
+        assert [part.rules for part in select_report_data(opened).split_by_rules([training])][-1] == ["square"]
         for part in parts:
-            found = strength.fitted(part)
+            found = strength.fit_report_ratings(part)
             assert found is not None
-            assert found.ratings == ratings(opened, rules=part.rules[0], samples=10).ratings
+            assert found.ratings == compute_ratings(opened, rules=part.rules[0], samples=10).ratings
     assert "leave out the games of trainings (1 run). --run takes them in" in made(Path(archive.root))
 
 
 def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -> None:
     (section,) = re.findall(r'<section id="game-lengths">.*?</section>', content, re.DOTALL)
     assert re.findall(r'chip result-([a-z-]+)"', section) == ["won", "lost", "drawn", "random-play"]
-    for light, _ in style.RESULTS.values():
+    for light, _ in style.RESULT_COLOURS.values():
         assert f'fill="{light}"' in section
     with open_archive(root) as opened:
-        ranked = reported_games(opened).ranked
+        ranked = select_report_data(opened).ranked_agents
     shown = [re.sub(", (classic|square|own_piece)$", "", text) for text in Page(section).said_in("figcaption")]
     places = [ranked.index(agent) for agent in shown]
     rules = [text.rpartition(", ")[2] for text in Page(section).said_in("figcaption")]
@@ -249,13 +249,13 @@ def test_every_agent_has_its_colour_everywhere(content: str) -> None:
     chips = re.findall(r'<span class="chip (agent-\d+)" aria-hidden="true"></span>([^<]+)', content)
     pairs = {(number, re.sub(", (classic|square|own_piece)$", "", label)) for number, label in chips}
     assert len(pairs) == len({number for number, _ in pairs}) == len({label for _, label in pairs}) == 5
-    assert len({light for light, _ in AGENTS}) == len({dark for _, dark in AGENTS}) == len(AGENTS)
+    assert len({light for light, _ in AGENT_COLOURS}) == len({dark for _, dark in AGENT_COLOURS}) == len(AGENT_COLOURS)
 
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.report.test_page"""
-    monkeypatch.setattr(strength, "rate", rate)
+    monkeypatch.setattr(strength, "rate", fit_ratings)
     assert sample_texts() == SNAPSHOT.read_text(encoding="utf-8")
 
 
@@ -278,14 +278,17 @@ def test_texts_are_escaped_and_charts_are_not() -> None:
         "<&",
         Table(
             "<c>",
-            [words("a", ["<x>", "y"]), ResultColumn("<b>", [Cell("1", tint=-1.0), Cell("<2>", hint='"', code=True)])],
+            [
+                text_column("a", ["<x>", "y"]),
+                ResultColumn("<b>", [Cell("1", tint=-1.0), Cell("<2>", hint='"', code=True)]),
+            ],
         ),
         [Figure("<f>", {}, "", "<n>", colour=3)],
         title='a"b',
     )
     section.figures[0].__dict__["svg"] = "<svg></svg>"  # as if it was drawn
     values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1, "trainings": 0}
-    page = render("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
+    page = render_template("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
     assert "<title>&lt;t&gt;</title>" in page
     assert "<p>&lt;s&gt;</p>" in page
     assert '<section id="a-b"><h2>a&#34;b</h2>' in page

@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.ratings import rate
+from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
-from analytics.report.page import sections_of, sections_svg
-from analytics.report.reported_games import MOST_AGENTS, reported_games
+from analytics.report.page import build_subject_sections, render_sections_svg
+from analytics.report.reported_games import MAX_AGENTS, select_report_data
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
-from analytics.statistics.tally import Tally, mean_score, wilson
+from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.chosen_games import (
@@ -53,7 +53,7 @@ def opened(archive: Archive) -> OpenArchive:
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bootstrap takes longer than all the rest; ``analytics.questions.ratings`` has tests of its own."""
-    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
+    monkeypatch.setattr(strength, "rate", partial(fit_ratings, samples=10))
 
 
 def result_of(row: Row, agent_seat: int) -> int:
@@ -81,22 +81,22 @@ def counted(tally: Tally) -> Counter[tuple[object, ...]]:
 @each_choice
 def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
-    chosen = reported_games(opened, where)
-    assert {key: counted(result.tally) for key, result in chosen.of_pairings.items()} == naive_tallies(games)
-    assert chosen.total.games == len(games)
-    assert chosen.total.plies == sum(row["plies"] for row in games)
+    chosen = select_report_data(opened, where)
+    assert {key: counted(result.tally) for key, result in chosen.results_by_pairing.items()} == naive_tallies(games)
+    assert chosen.total_tally.games == len(games)
+    assert chosen.total_tally.plies == sum(row["plies"] for row in games)
     for kind in ("illegal", "errors"):
         ended = sum(row["ending"] == {"illegal": "forfeit_illegal", "errors": "forfeit_error"}[kind] for row in games)
-        assert sum(getattr(chosen.total, kind)) == ended
+        assert sum(getattr(chosen.total_tally, kind)) == ended
     played = Counter(agent for row in games for agent in {row["agent_0"], row["agent_1"]})
-    assert chosen.games_of == played
-    assert list(chosen.games_of) == sorted(played, key=lambda agent: (-played[agent], agent))
+    assert chosen.games_by_agent == played
+    assert list(chosen.games_by_agent) == sorted(played, key=lambda agent: (-played[agent], agent))
 
 
 @each_choice
 def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
-    chosen = reported_games(opened, where)
+    chosen = select_report_data(opened, where)
     expected: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in games:
         if not row["ending"].startswith("forfeit"):
@@ -113,7 +113,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
         counts = [row["losses"], row["draws"], row["wins"]]
         assert row["games"] == sum(counts)
         assert row["share"] == pytest.approx(row["games"] / totals[key])
-        assert (row["low"], row["high"]) == pytest.approx(wilson(row["games"], totals[key]))
+        assert (row["low"], row["high"]) == pytest.approx(wilson_interval(row["games"], totals[key]))
         if any(counts):
             found[*key, row["plies"]] = counts
     assert found == expected
@@ -122,7 +122,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
 
 
 def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
-    frame = lengths.lengths_frame(reported_games(opened))
+    frame = lengths.lengths_frame(select_report_data(opened))
     assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
     known = frame.filter(rules="classic", agent="random")["random"].to_list()
     assert known[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
@@ -132,7 +132,7 @@ def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArc
 @each_choice
 @pytest.mark.parametrize("kind", [openings.PLACEMENTS, openings.GIFTS], ids=["placements", "gifts"])
 def test_first_choices_are_those_that_were_chosen(
-    opened: OpenArchive, where: str | None, keep: Keep, kind: openings.Kind
+    opened: OpenArchive, where: str | None, keep: Keep, kind: openings.DecisionKind
 ) -> None:
     _, plies = rows_of(RUNS, keep)
     mover_chooses = {played.rules.name: played.rules.mover_chooses for played in RUNS}
@@ -141,9 +141,9 @@ def test_first_choices_are_those_that_were_chosen(
         if row["ply"] < 3 and row["ply"] >= row["opening"]:
             gave = kind is openings.GIFTS and not mover_chooses[row["rules"]]
             seat = 1 - row["seat"] if gave else row["seat"]
-            for agent in (openings.EVERYBODY, row[f"agent_{seat}"]):
+            for agent in (openings.ALL_AGENTS, row[f"agent_{seat}"]):
                 expected[row["rules"], agent, row["ply"], row[kind.column]][result_of(row, seat)] += 1
-    frame = openings.openings_frame(reported_games(opened, where), kind)
+    frame = openings.openings_frame(select_report_data(opened, where), kind)
     found = {}
     together: Counter[tuple[str, str, int]] = Counter()
     for row in frame.iter_rows(named=True):
@@ -168,7 +168,7 @@ def test_the_crosstable_scores_every_game_between_two_agents(
         for seat in (0, 1):
             if row["agent_0"] != row["agent_1"]:
                 points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
-    frame = strength.standings(reported_games(opened, where)).frame()
+    frame = strength.compute_standings(select_report_data(opened, where)).to_frame()
     against = frame.unpivot([f"v {agent}" for agent in frame["agent"]], index="agent").drop_nulls()
     found = {(agent, opponent.removeprefix("v ")): score for agent, opponent, score in against.iter_rows()}
     assert found == pytest.approx({both: sum(scored) / len(scored) for both, scored in points.items()})
@@ -183,49 +183,53 @@ def test_the_crosstable_scores_every_game_between_two_agents(
 
 
 def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> None:
-    chosen = reported_games(opened, f"run_id = '{RUNS[1].record.run_id}'")
-    (first, *_) = strength.standings(chosen).standings
+    chosen = select_report_data(opened, f"run_id = '{RUNS[1].record.run_id}'")
+    (first, *_) = strength.compute_standings(chosen).standings
     seen = chosen.results[0].tally if RUNS[1].pairings[0][0] == first.agent else chosen.results[0].tally.swapped
     assert first.score == mean_score(seen.pentanomial)
-    assert "over pairs," in strength.crosstable(chosen).note
+    assert "over pairs," in strength.build_crosstable_section(chosen).note
     alone = f"run_id = '{RUNS[0].record.run_id}'"
-    assert "over games." in strength.crosstable(reported_games(opened, alone)).note
+    assert "over games." in strength.build_crosstable_section(select_report_data(opened, alone)).note
 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
-    chosen = reported_games(opened)
-    fit = rate(dict(sorted(chosen.head_to_head.items())), samples=10)
-    fitted = strength.fitted(chosen)
+    chosen = select_report_data(opened)
+    fit = fit_ratings(dict(sorted(chosen.head_to_head.items())), samples=10)
+    fitted = strength.fit_report_ratings(chosen)
     assert fitted is not None
     frame = strength.ratings_frame(fitted)
     assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
     assert frame["group"].to_list() == [0, 0, 0, 1, 1]
     sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
     assert frame["above_next"].to_list() == sure
-    assert strength.fitted(reported_games(opened, "agent_0 = agent_1")) is None
+    assert strength.fit_report_ratings(select_report_data(opened, "agent_0 = agent_1")) is None
 
 
 def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
-    labels = [f"agent{number:02}" for number in range(MOST_AGENTS + 2)]
+    labels = [f"agent{number:02}" for number in range(MAX_AGENTS + 2)]
     pairings = [(label, "everybody") for label in labels]
     blocks = [random_block(number, number, 0, 4) for number in range(len(labels))]
     run = record(spec_of(pairings=pairings))
     archive = Archive.open(tmp_path / "many", create=True)
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
-        chosen = reported_games(opened)
-        best = [each.agent for each in rate(chosen.head_to_head, samples=0).ratings][:MOST_AGENTS]
+        chosen = select_report_data(opened)
+        best = [each.agent for each in fit_ratings(chosen.head_to_head, samples=0).ratings][:MAX_AGENTS]
         assert chosen.agents == tuple(sorted(best))
-        assert len({chosen.colour(agent) for agent in chosen.agents}) == MOST_AGENTS == len(style.AGENTS)
-        assert {*strength.standings(chosen).agents} == {*lengths.lengths_frame(chosen)["agent"]} == {*chosen.agents}
+        assert len({chosen.find_colour(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
+        assert (
+            {*strength.compute_standings(chosen).agents}
+            == {*lengths.lengths_frame(chosen)["agent"]}
+            == {*chosen.agents}
+        )
 
 
 @pytest.mark.slow
 def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     with open_archive(archive.root) as opened:
-        assert mistakes.mistakes_frame(reported_games(opened), by_ply=False).is_empty()
+        assert mistakes.mistakes_frame(select_report_data(opened), by_ply=False).is_empty()
     rows = add_decisions(archive)
     with open_archive(archive.root) as opened:
         for where, keep in CHOICES:
@@ -236,7 +240,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                 for row in rows:
                     if keep(row):
                         expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
-                frame = mistakes.mistakes_frame(reported_games(opened, where), by_ply)
+                frame = mistakes.mistakes_frame(select_report_data(opened, where), by_ply)
                 found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
                 assert found.keys() == expected.keys()
                 for key, each in expected.items():
@@ -248,7 +252,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
 
 
 def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: OpenArchive) -> None:
-    found = learning.curves(reported_games(full, "winner = 1"))
+    found = learning.load_curves(select_report_data(full, "winner = 1"))
     assert [(curve.card.name, curve.rows.columns) for curve in found] == [
         ("rising", BY_GAMES.columns),
         ("bred", BY_GENERATIONS.columns),
@@ -260,9 +264,9 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
     assert {*frame.filter(policy="bred").rows()} == {
         ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
     }
-    assert learning.curves(reported_games(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
+    assert learning.load_curves(select_report_data(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
     passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
-    stages = learning.learning_frame([learning.Curve(found[0].card, passes)]).select("series", "step", "value")
+    stages = learning.learning_frame([learning.LearningCurve(found[0].card, passes)]).select("series", "step", "value")
     assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
 
 
@@ -287,7 +291,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 @pytest.mark.parametrize("slug", SAID)
 def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
-    picture = sections_svg(sections_of(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
+    picture = render_sections_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
     for said in SAID[slug]:
         assert f">{said}</text>" in picture
     assert "NaN" not in picture
@@ -298,10 +302,10 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     pairings = [(label, "random")]
     archive = Archive.open(tmp_path / "long", create=True)
     run = record(spec_of(pairings=pairings))
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:
-        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", sections_svg(sections_of(opened, "ratings")))
+        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", render_sections_svg(build_subject_sections(opened, "ratings")))
         assert label in "".join(texts)
         assert "…" not in "".join(texts)
 
@@ -324,12 +328,12 @@ def test_where_there_is_no_picture_an_error_says_why(
     opened: OpenArchive, slug: str, where: str | None, complaint: str
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
-        sections_svg(sections_of(opened, slug, where))
+        render_sections_svg(build_subject_sections(opened, slug, where))
 
 
 def test_a_notebook_shows_a_section(full: OpenArchive) -> None:
-    (section,) = sections_of(full, "gifts")
+    (section,) = build_subject_sections(full, "gifts")
     shown = section._repr_html_()
     assert all(text in shown for text in ("<h2>First gifts</h2>", "<figure", "The numbers", 'href="#piece-15"'))
-    (nothing,) = sections_of(full, "thoughts")
+    (nothing,) = build_subject_sections(full, "thoughts")
     assert "Nothing to show: no agent was asked" in nothing._repr_html_()

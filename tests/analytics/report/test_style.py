@@ -9,8 +9,16 @@ import polars as pl
 import pytest
 
 from analytics.report.pieces import DARK, HEIGHTS, PLAIN, piece_shapes, piece_symbols
-from analytics.report.style import FEW, MOST, curve_svg, inline, piece_sheet, signed, svg
-from analytics.report.vega import data, layer, ordered
+from analytics.report.style import (
+    MAX_MARKED_POINTS,
+    MAX_POINTS,
+    format_signed,
+    render_curve_svg,
+    render_inline_svg,
+    render_piece_sheet,
+    render_svg,
+)
+from analytics.report.vega import inline_data, layer, ordinal
 from tests.paths import ROOT
 
 
@@ -33,15 +41,15 @@ def texts(picture: bytes) -> list[str]:
     return re.findall(r">([^<>]+)</t(?:ext|span)>", picture.decode())
 
 
-@pytest.mark.parametrize("rows", [1, 5, FEW, FEW + 1, MOST])
+@pytest.mark.parametrize("rows", [1, 5, MAX_MARKED_POINTS, MAX_MARKED_POINTS + 1, MAX_POINTS])
 def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) -> None:
-    picture = curve_svg(by_games(rows), "How it learned", ["against itself", "seed 3"])
+    picture = render_curve_svg(by_games(rows), "How it learned", ["against itself", "seed 3"])
     said = texts(picture)
     assert {"How it learned", "against itself", "seed 3", "games learned from", "games won, of each 100"} <= {*said}
     assert "0" in said
     svg = picture.decode()
     points = svg.count('aria-roledescription="point"')
-    assert points == (rows if rows <= FEW else 0)
+    assert points == (rows if rows <= MAX_MARKED_POINTS else 0)
     assert svg.count('aria-roledescription="line mark"') == 1
     assert svg.count('aria-roledescription="area mark"') == 1
 
@@ -49,22 +57,22 @@ def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) ->
 def test_a_last_row_of_few_games_is_left_out() -> None:
     curve = by_games(5)
     few = pl.DataFrame({"first_game": [500], "games": [2], "wins": [2], "draws": [0], "losses": [0], "win_rate": [1.0]})
-    assert curve_svg(pl.concat([curve, few]), "a", ["b"]) == curve_svg(curve, "a", ["b"])
-    assert "100%" in texts(curve_svg(few, "a", ["b"]))
+    assert render_curve_svg(pl.concat([curve, few]), "a", ["b"]) == render_curve_svg(curve, "a", ["b"])
+    assert "100%" in texts(render_curve_svg(few, "a", ["b"]))
 
 
 def test_more_rows_than_can_be_told_apart_are_joined() -> None:
-    fine, coarse = by_games(2 * MOST, 100), by_games(MOST, 200)
-    picture = curve_svg(fine, "a", ["b"])
+    fine, coarse = by_games(2 * MAX_POINTS, 100), by_games(MAX_POINTS, 200)
+    picture = render_curve_svg(fine, "a", ["b"])
     assert "games won, of each 200" in texts(picture)
-    wins = [sum(fine["wins"][2 * row : 2 * row + 2]) for row in range(MOST)]
+    wins = [sum(fine["wins"][2 * row : 2 * row + 2]) for row in range(MAX_POINTS)]
     same = coarse.with_columns(wins=pl.Series(wins), win_rate=pl.Series(wins) / 200)
-    assert picture == curve_svg(same, "a", ["b"])
+    assert picture == render_curve_svg(same, "a", ["b"])
 
 
 def test_generations_have_a_line_for_each_fitness() -> None:
     rows = {"generation": [0, 1, 2], "games": [10, 20, 30], "best": [0.5, 0.6, 0.75], "mean": [0.25, 0.5, 0.6]}
-    picture = curve_svg(pl.DataFrame(rows), "How it was bred", [])
+    picture = render_curve_svg(pl.DataFrame(rows), "How it was bred", [])
     assert {"How it was bred", "generation", "fitness", "best", "mean"} <= {*texts(picture)}
     assert "games" not in texts(picture)
     assert picture.decode().count('aria-roledescription="line mark"') == 2
@@ -74,17 +82,17 @@ def test_a_curve_by_passes_has_the_errors_on_held_out_boards_or_else_on_those_le
     errors = {"not_lost": [0.4] * 4, "won": [0.3] * 4, "held_out_not_lost": [0.2, 0.1] * 2, "held_out_won": [0.1] * 4}
     curve = pl.DataFrame({"pieces": [9, 9, 8, 8], "pass": [1, 2, 1, 2], "boards": [5] * 4} | errors)
     none = curve.with_columns(pl.lit(None, pl.Float64).alias(f"held_out_{name}") for name in ("not_lost", "won"))
-    found = {name: texts(curve_svg(each, "a", ["b"])) for name, each in (("held out", curve), ("none", none))}
+    found = {name: texts(render_curve_svg(each, "a", ["b"])) for name, each in (("held out", curve), ("none", none))}
     assert {"not lost", "won", "pass", "mean squared error of a chance"} <= set(found["held out"])
     assert "0.40" in found["none"]
     assert "0.40" not in found["held out"]
 
 
 def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
-    clipped = {"data": data([{"x": 1}]), **layer("rect", {"x": ordered("x")}, clip=True)}
-    drawings = [inline(clipped, "a-"), inline(clipped, "a-"), inline(clipped, "b-")]
+    clipped = {"data": inline_data([{"x": 1}]), **layer("rect", {"x": ordinal("x")}, clip=True)}
+    drawings = [render_inline_svg(clipped, "a-"), render_inline_svg(clipped, "a-"), render_inline_svg(clipped, "b-")]
     assert drawings[0] == drawings[1] != drawings[2]
-    assert svg(clipped) == svg(clipped)
+    assert render_svg(clipped) == render_svg(clipped)
     for drawing, name in zip(drawings[1:], "ab", strict=True):
         ids = re.findall(r' id="([^"]*)"', drawing)
         assert ids == [f"mark-{name}-{number}" for number in range(len(ids))]
@@ -111,7 +119,7 @@ def test_a_sign_is_shown_unless_the_number_rounds_to_nothing() -> None:
     values = (1.25, -1.25, 0.0, -0.0, 0.004, -0.004, -0.006, 10.0)
     minus = "\N{MINUS SIGN}"
     shown = ["+1.25", f"{minus}1.25", "0.00", "0.00", "0.00", "0.00", f"{minus}0.01", "+10.00"]
-    assert [signed(value, 2) for value in values] == shown
+    assert [format_signed(value, 2) for value in values] == shown
 
 
 def forms(piece: int) -> list[str]:
@@ -139,5 +147,5 @@ def test_symbols_are_the_same_drawings() -> None:
 
 
 def test_the_documents_show_the_same_drawings() -> None:
-    assert (ROOT / "docs" / "pieces.svg").read_text() == piece_sheet()
+    assert (ROOT / "docs" / "pieces.svg").read_text() == render_piece_sheet()
     assert "](pieces.svg)" in (ROOT / "docs" / "rules.md").read_text()

@@ -13,13 +13,13 @@ from analytics.statistics.sprt import (
     PAIR_SCORES,
     Hypotheses,
     SequentialTest,
-    accepted,
-    checked_counts,
-    decision,
+    check_counts,
+    decide,
+    estimate_strength,
+    find_accepted_hypothesis,
     log_likelihood_ratio,
-    looks,
+    look_schedule,
     pair_outcomes,
-    strength,
 )
 from quarto.errors import RequestError
 from tests.marks import seldom
@@ -28,7 +28,7 @@ FIRST = (379, 10170, 21828, 10640, 343)
 
 
 def test_the_second_agents_strength_is_the_firsts_with_the_other_sign() -> None:
-    here, there = strength(FIRST), strength(FIRST[::-1])
+    here, there = estimate_strength(FIRST), estimate_strength(FIRST[::-1])
     assert here.normalised_elo.mean == pytest.approx(-there.normalised_elo.mean)
     assert here.superiority == pytest.approx(1 - there.superiority)
     assert log_likelihood_ratio(FIRST, Hypotheses(0, 5)) == pytest.approx(
@@ -43,13 +43,13 @@ def test_the_bounds_are_walds() -> None:
 
 def test_a_decision_is_made_when_a_bound_is_reached() -> None:
     hypotheses = Hypotheses(0, 5)
-    assert decision((0, 0, 0, 0, 0), hypotheses) is None
-    assert decision((10, 20, 40, 22, 11), hypotheses) is None
-    assert decision((1000, 2000, 4000, 2600, 1300), hypotheses) == "elo1"
-    assert decision((1300, 2600, 4000, 2000, 1000), hypotheses) == "elo0"
+    assert decide((0, 0, 0, 0, 0), hypotheses) is None
+    assert decide((10, 20, 40, 22, 11), hypotheses) is None
+    assert decide((1000, 2000, 4000, 2600, 1300), hypotheses) == "elo1"
+    assert decide((1300, 2600, 4000, 2000, 1000), hypotheses) == "elo0"
     lower, upper = hypotheses.bounds
-    assert [accepted(bound, hypotheses) for bound in (lower, upper)] == ["elo0", "elo1"]
-    assert {accepted(math.nextafter(bound, 0), hypotheses) for bound in (lower, upper)} == {None}
+    assert [find_accepted_hypothesis(bound, hypotheses) for bound in (lower, upper)] == ["elo0", "elo1"]
+    assert {find_accepted_hypothesis(math.nextafter(bound, 0), hypotheses) for bound in (lower, upper)} == {None}
 
 
 def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
@@ -107,7 +107,7 @@ def naive_looks(most: int) -> list[int]:
 
 def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end() -> None:
     for most in (1, 32, 33, 1000, 1024, 5000, 10**6):
-        assert list(looks(most)) == naive_looks(most)
+        assert list(look_schedule(most)) == naive_looks(most)
 
 
 def test_a_pairs_outcome_is_its_first_agents_points_in_both_games() -> None:
@@ -123,7 +123,7 @@ def naive_trial(outcomes: list[int], hypotheses: Hypotheses, most: int) -> tuple
     for look in naive_looks(most):
         if look > len(outcomes):
             return None, len(outcomes)
-        found = decision([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
+        found = decide([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
         if found:
             return found, look
     return None, most
@@ -143,7 +143,7 @@ def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int
         trial, start = SequentialTest(hypotheses, most), 0
         while start < len(outcomes):
             end = start + dice.randint(1, longest)
-            trial.take(outcomes[start:end])
+            trial.add_outcomes(outcomes[start:end])
             start = end
         assert (trial.accepted, trial.pairs) == expected
         assert trial.ended
@@ -153,11 +153,11 @@ def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int
 
 def test_a_trial_without_enough_pairs_goes_on_and_one_of_equal_pairs_ends() -> None:
     trial = SequentialTest(Hypotheses(0, 40), 1000)
-    trial.take(drawn(1, (0.2, 0.2, 0.2, 0.2, 0.2), 40))
+    trial.add_outcomes(drawn(1, (0.2, 0.2, 0.2, 0.2, 0.2), 40))
     assert (trial.pairs, trial.horizon, trial.accepted, trial.ended) == (40, 64, None, False)
     for outcome, hypothesis in enumerate(("elo0", "elo0", "elo0", "elo1", "elo1")):
         trial = SequentialTest(Hypotheses(), 10**6)
-        trial.take(np.full(10**5, outcome, np.int8))
+        trial.add_outcomes(np.full(10**5, outcome, np.int8))
         assert trial.accepted == hypothesis
 
 
@@ -167,7 +167,7 @@ def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:
     for seed in range(tests):
         trial = SequentialTest(Hypotheses(0, 60, alpha=0.1, beta=0.1), 10**5)
         while not trial.ended:
-            trial.take(drawn(1000 * seed + trial.pairs, chances, 256))
+            trial.add_outcomes(drawn(1000 * seed + trial.pairs, chances, 256))
         errors += trial.accepted == wrong
     return errors / tests
 
@@ -220,8 +220,8 @@ def test_hypotheses_that_make_no_sense_are_refused(arguments: dict[str, float], 
 def test_what_is_not_five_counts_is_refused() -> None:
     for counts in ((1, 2, 3, 4), (1, 2, 3, 4, -5), (1, 2, 3, 4, 0.5)):
         with pytest.raises(RequestError, match="five whole numbers"):
-            checked_counts(counts)
+            check_counts(counts)
     with pytest.raises(RequestError, match="more than 1,000,000,000,000,000 pairs"):
-        checked_counts((99999999999999999999, 0, 0, 0, 0))
+        check_counts((99999999999999999999, 0, 0, 0, 0))
     with pytest.raises(RequestError, match="without pairs"):
-        strength((0, 0, 0, 0, 0))
+        estimate_strength((0, 0, 0, 0, 0))

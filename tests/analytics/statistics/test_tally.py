@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.statistics.tally import Tally, design_effect, mean_score, quantile, score, tally, wilson, win_rate
+from analytics.statistics.tally import (
+    Tally,
+    design_effect,
+    mean_score,
+    normal_quantile,
+    score,
+    tally_by_pairing,
+    wilson_interval,
+    win_rate,
+)
 from quarto.batch import Block
 from tests.analytics.naive_games import Game, block_of, random_block, single_games
 
@@ -46,21 +55,21 @@ def naive_tally(block: Block) -> Tally:
 @given(seed=st.integers(0, 10**6), pairs=st.integers(1, 20))
 def test_the_tally_is_that_of_counting_game_by_game(seed: int, pairs: int) -> None:
     block = random_block(seed, pairs=pairs, forfeits=0.4)
-    assert tally([block]) == {0: naive_tally(block)}
+    assert tally_by_pairing([block]) == {0: naive_tally(block)}
     alone = single_games(seed, pairs=pairs)
-    assert tally([alone]) == {0: naive_tally(alone)}
-    assert (tally([alone])[0].games, tally([alone])[0].pair_count) == (pairs, pairs)
+    assert tally_by_pairing([alone]) == {0: naive_tally(alone)}
+    assert (tally_by_pairing([alone])[0].games, tally_by_pairing([alone])[0].pair_count) == (pairs, pairs)
 
 
 def test_blocks_of_a_pairing_add_up() -> None:
     blocks = [random_block(1, 0, 0), random_block(1, 2, 0), random_block(1, 0, 8)]
-    assert tally(blocks) == {0: naive_tally(blocks[0]) + naive_tally(blocks[2]), 2: naive_tally(blocks[1])}
+    assert tally_by_pairing(blocks) == {0: naive_tally(blocks[0]) + naive_tally(blocks[2]), 2: naive_tally(blocks[1])}
 
 
 def test_seats_and_sums_by_hand() -> None:
     won, lost, drawn = (Game(plies=[], winner=winner, ending=0) for winner in (0, 1, -1))
     # The first agent holds seat 0 in the games at even places, seat 1 in the others.
-    counts = tally([block_of([won, lost, won, won, drawn, drawn, won, drawn])])[0]
+    counts = tally_by_pairing([block_of([won, lost, won, won, drawn, drawn, won, drawn])])[0]
     assert (counts.losses, counts.draws, counts.wins) == (1, 3, 4)
     assert counts.results(0) == (0, 1, 3)
     assert counts.results(1) == (1, 2, 1)
@@ -114,29 +123,29 @@ NEWCOMBE = [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0
 
 @pytest.mark.parametrize(("successes", "n", "low", "high"), NEWCOMBE)
 def test_wilson_intervals_of_newcombe(successes: int, n: int, low: float, high: float) -> None:
-    assert wilson(successes, n) == pytest.approx((low, high), abs=5e-5)
-    assert wilson(n - successes, n) == pytest.approx((1 - high, 1 - low), abs=5e-5)
+    assert wilson_interval(successes, n) == pytest.approx((low, high), abs=5e-5)
+    assert wilson_interval(n - successes, n) == pytest.approx((1 - high, 1 - low), abs=5e-5)
 
 
 def test_quantile_is_that_of_the_tables_and_without_games_nothing_is_known() -> None:
-    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson_interval(0, 0) == (0.0, 1.0)
     assert mean_score([0, 0, 0]) == (0.5, 0.0, 1.0)
-    assert quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
-    assert quantile(0.99) == pytest.approx(2.575829, abs=1e-6)
+    assert normal_quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
+    assert normal_quantile(0.99) == pytest.approx(2.575829, abs=1e-6)
 
 
 def test_pairs_that_agree_halve_the_games() -> None:
     """Both games of each pair end alike, so the second adds no information. Kish: 1 + (2 - 1) rho = 2."""
     same = Tally(pairs=((5000, 0, 0), (0, 0, 0), (0, 0, 5000)))
     assert design_effect(same) == pytest.approx(2, rel=1e-3)
-    assert win_rate(same, by_pairs=True)[1:] == pytest.approx(wilson(5000, 10_000), abs=1e-4)
-    assert win_rate(same, by_pairs=False)[1:] == wilson(10_000, 20_000)
+    assert win_rate(same, by_pairs=True)[1:] == pytest.approx(wilson_interval(5000, 10_000), abs=1e-4)
+    assert win_rate(same, by_pairs=False)[1:] == wilson_interval(10_000, 20_000)
 
 
 def test_games_of_identical_pairs_count_as_independent() -> None:
     alike = Tally(pairs=((0, 0, 0), (0, 0, 0), (7, 0, 0)))  # won in seat 0, lost in seat 1, seven times
     assert design_effect(alike) == 1
-    assert win_rate(alike, by_pairs=True) == (0.5, *wilson(7, 14))
+    assert win_rate(alike, by_pairs=True) == (0.5, *wilson_interval(7, 14))
     assert score(alike, by_pairs=True) == (0.5, 0.5, 0.5)
 
 
@@ -166,13 +175,13 @@ def test_intervals_by_pairs_have_the_stated_coverage() -> None:
 
 
 def test_scores_that_are_all_0_or_all_1_have_wilsons_interval() -> None:
-    assert mean_score([0, 0, 20]) == (1.0, *wilson(20, 20))
-    assert mean_score([20, 0, 0]) == (0.0, *wilson(0, 20))
+    assert mean_score([0, 0, 20]) == (1.0, *wilson_interval(20, 20))
+    assert mean_score([20, 0, 0]) == (0.0, *wilson_interval(0, 20))
     assert mean_score([0, 20, 0]) == (0.5, 0.5, 0.5)
     pairs = Tally(pairs=((0, 0, 0), (0, 0, 0), (0, 0, 7)))
-    assert score(pairs, by_pairs=True) == (1.0, *wilson(7, 7))
-    assert score(pairs, by_pairs=False) == (1.0, *wilson(14, 14))
-    assert score(pairs + Tally(singles=((0, 0, 3), (0, 0, 0))), by_pairs=True) == (1.0, *wilson(10, 10))
+    assert score(pairs, by_pairs=True) == (1.0, *wilson_interval(7, 7))
+    assert score(pairs, by_pairs=False) == (1.0, *wilson_interval(14, 14))
+    assert score(pairs + Tally(singles=((0, 0, 3), (0, 0, 0))), by_pairs=True) == (1.0, *wilson_interval(10, 10))
 
 
 def naive_ratio(units: list[list[float]], by_pairs: bool) -> tuple[float, float]:
@@ -206,7 +215,7 @@ def test_pairs_and_games_that_come_alone_are_units_of_one_sample(pairs: int, alo
     mean, variance = naive_ratio(units, by_pairs)
     found = score(tally, by_pairs)
     assert found.mean == pytest.approx(mean)
-    assert (found.high - found.low) / 2 == pytest.approx(quantile() * math.sqrt(variance))
+    assert (found.high - found.low) / 2 == pytest.approx(normal_quantile() * math.sqrt(variance))
     if not by_pairs or pairs == 1:
         return
     # The design effect is the ratio of two variances.

@@ -15,14 +15,14 @@ from pathlib import Path, PurePath
 import pytest
 from msgspec import structs
 
-from analytics.store.archive import Archive, lost_units, require_whole
-from analytics.store.marker import MARKER
+from analytics.store.archive import Archive, check_nothing_lost, list_lost_ranges
+from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.snapshot import Snapshot
-from analytics.tables.upkeep.garbage import unneeded_files
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import (
@@ -41,7 +41,7 @@ from tests.paths import ROOT
 
 def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
     """The rows of the first run that count, sorted."""
-    ranges = archive.ranges(RUN_ID)
+    ranges = archive.list_effective_ranges(RUN_ID)
     return sorted(row for each in ranges for row in read_rows(archive, RUN_ID, each, table).rows())
 
 
@@ -52,9 +52,9 @@ def test_an_archive_is_made_once_and_opened_again(tmp_path: Path) -> None:
     root = tmp_path / "deep" / "archive"
     Archive.open(root, create=True)
     before = snapshot(root)
-    assert Archive.open(root, create=True).runs() == Archive.open(root).runs() == []
+    assert Archive.open(root, create=True).load_runs() == Archive.open(root).load_runs() == []
     assert snapshot(root) == before
-    assert json.loads((root / MARKER).read_text()) == {"format": "quarto-arena archive", "schema_version": 2}
+    assert json.loads((root / MARKER_NAME).read_text()) == {"format": "quarto-arena archive", "schema_version": 2}
 
 
 def foreign_folder(root: Path) -> None:
@@ -65,7 +65,7 @@ def foreign_folder(root: Path) -> None:
 def archive_with(content: str) -> Callable[[Path], None]:
     def make(root: Path) -> None:
         root.mkdir()
-        (root / MARKER).write_text(content)
+        (root / MARKER_NAME).write_text(content)
 
     return make
 
@@ -110,7 +110,7 @@ def test_an_archive_that_cannot_be_written_to_says_whose_it_is(
         RequestError, match=rf"not writable by user id {os.geteuid()} .* mode 7.., owner {os.geteuid()}"
     ):
         Archive.open(archive.root, create=True)
-    assert Archive.open(archive.root).runs()  # reading is fine
+    assert Archive.open(archive.root).load_runs()  # reading is fine
 
 
 # Runs and sweeps.
@@ -123,17 +123,19 @@ def test_runs_are_stored_and_replaced_whole_and_one_under_another_name_is_damage
         record(run_id="ffffffffffff", created="2026-01-01T00:00:00+00:00"),
     )
     for run in (first, second, record(created=first.created, status="complete", seconds=2.5)):
-        archive.save_run(run)
-    assert archive.run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5, units=24)
-    assert [run.run_id for run in archive.runs()] == ["ffffffffffff", RUN_ID]
-    assert archive.run("000000000000") is None
+        archive.write_run(run)
+    assert archive.find_run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5, units=24)
+    assert [run.run_id for run in archive.load_runs()] == ["ffffffffffff", RUN_ID]
+    assert archive.find_run("000000000000") is None
     for run_id in ("../archive", "../../etc", "", "0123456789AB", "run=0123456789ab"):
-        assert archive.run(run_id) is None
+        assert archive.find_run(run_id) is None
         with pytest.raises(ValueError, match="is not 12 lower-case hex digits"):
-            archive.ranges(run_id)
-    archive.backend.replace(archive.record_file("ffffffffffff"), archive.backend.read(archive.record_file(RUN_ID)))
+            archive.list_effective_ranges(run_id)
+    archive.backend.replace(
+        archive.run_record_path("ffffffffffff"), archive.backend.read(archive.run_record_path(RUN_ID))
+    )
     with pytest.raises(FailureError, match=f"is the record of run {RUN_ID}"):
-        archive.run("ffffffffffff")
+        archive.find_run("ffffffffffff")
 
 
 @BOTH
@@ -146,7 +148,7 @@ def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> N
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: Archive.open(archive.root).update_run(RUN_ID, add), range(12)))
-    found = archive.run(RUN_ID)
+    found = archive.find_run(RUN_ID)
     assert found is not None
     assert found.seconds == 12
 
@@ -155,47 +157,47 @@ def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> N
 def test_jobs_of_sweeps_are_stored_and_replaced_and_one_in_the_place_of_another_is_damage(archive: Archive) -> None:
     jobs = [SweepJob("b", 0), SweepJob("a", 10, {"rules": "square"}, RUN_ID), SweepJob("a", 2, status="interrupted")]
     for job in jobs:
-        archive.save_sweep_job(job)
-    archive.save_sweep_job(SweepJob("a", 2, status="failed", error="it broke"))
-    assert archive.sweep_jobs() == [SweepJob("a", 2, status="failed", error="it broke"), jobs[1], jobs[0]]
+        archive.write_sweep_job(job)
+    archive.write_sweep_job(SweepJob("a", 2, status="failed", error="it broke"))
+    assert archive.load_sweep_jobs() == [SweepJob("a", 2, status="failed", error="it broke"), jobs[1], jobs[0]]
     folder = archive.root / "sweeps" / "a"
     archive.backend.replace(folder / "3.json", archive.backend.read(folder / "2.json"))
     archive.backend.remove(folder / "2.json")
     with pytest.raises(FailureError, match=r"3\.json is damaged \(it is job 2 of sweep a\)"):
-        archive.sweep_jobs()
+        archive.load_sweep_jobs()
 
 
 def test_a_record_knows_how_much_there_was(archive: Archive) -> None:
     archive.update_run(RUN_ID, lambda known: known)
     before = known_run(archive)
     assert before.units == 24
-    path = archive.folder("games", RUN_ID) / archive.ranges(RUN_ID)[1].name
+    path = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[1].name
     content = archive.backend.read(path)
     archive.backend.remove(path)
     archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=1.0))
     assert known_run(archive).units == 24  # also if some are lost
-    assert lost_units(known_run(archive), archive.ranges(RUN_ID)) == [(16, 24)]
+    assert list_lost_ranges(known_run(archive), archive.list_effective_ranges(RUN_ID)) == [(16, 24)]
     with pytest.raises(FailureError, match="lacks units 16 to 23, which were there, and their games with them"):
-        require_whole(archive, RUN_ID, known_run(archive))
-    archive.put(path, content)
-    require_whole(archive, RUN_ID, known_run(archive))
+        check_nothing_lost(archive, RUN_ID, known_run(archive))
+    archive.write_file(path, content)
+    check_nothing_lost(archive, RUN_ID, known_run(archive))
 
 
 def known_run(archive: Archive) -> RunRecord:
-    return archive.known_run(RUN_ID)
+    return archive.load_run(RUN_ID)
 
 
 @BOTH
 def test_one_process_at_a_time_plays_a_run_that_cannot_be_repeated(archive: Archive) -> None:
     other = Archive(archive.root)
-    with archive.only_writer(RUN_ID):
+    with archive.lock_run(RUN_ID):
         with pytest.raises(RequestError, match=f"another process plays run {RUN_ID}, whose games cannot be repeated"):
-            other.only_writer(RUN_ID).__enter__()
-        with other.only_writer("ffffffffffff"):
+            other.lock_run(RUN_ID).__enter__()
+        with other.lock_run("ffffffffffff"):
             pass
-    with other.only_writer(RUN_ID):
-        assert archive.run_ids() == [RUN_ID]
-    assert not [file for file in unneeded_files(archive) if file.path.suffix == ".writer"]
+    with other.lock_run(RUN_ID):
+        assert archive.list_run_ids() == [RUN_ID]
+    assert not [file for file in list_unneeded_files(archive) if file.path.suffix == ".writer"]
 
 
 @BOTH
@@ -203,11 +205,11 @@ def test_the_next_writer_may_wait_for_the_one_before(archive: Archive) -> None:
     order: list[str] = []
 
     def second() -> None:
-        with Archive(archive.root).only_writer(RUN_ID, patience=30.0):
+        with Archive(archive.root).lock_run(RUN_ID, patience=30.0):
             order.append("second")
 
     with ThreadPoolExecutor(1) as threads:
-        with archive.only_writer(RUN_ID):
+        with archive.lock_run(RUN_ID):
             waiting = threads.submit(second)
             time.sleep(0.2)
             order.append("first")
@@ -227,15 +229,15 @@ with Archive(Path({str(archive.root)!r})).only_writer({RUN_ID!r}):
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
-        with pytest.raises(RequestError), archive.only_writer(RUN_ID):
+        with pytest.raises(RequestError), archive.lock_run(RUN_ID):
             pass
         writer.kill()
-    with archive.only_writer(RUN_ID):
+    with archive.lock_run(RUN_ID):
         pass
 
 
 def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive: Archive) -> None:
-    with pytest.raises(FileNotFoundError), archive.only_writer(RUN_ID):
+    with pytest.raises(FileNotFoundError), archive.lock_run(RUN_ID):
         raise FileNotFoundError("a file of the player")
 
 
@@ -244,8 +246,8 @@ def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive
 
 @BOTH
 def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive: Archive) -> None:
-    archive.backend.remove(archive.path("games", RUN_ID, archive.ranges(RUN_ID)[0]))
-    assert archive.ranges(RUN_ID).missing(30) == [(0, 16), (24, 30)]
+    archive.backend.remove(archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0]))
+    assert archive.list_effective_ranges(RUN_ID).list_gaps(30) == [(0, 16), (24, 30)]
     assert len(stored(archive, "games")) == 16
     assert stored(Archive(archive.root), "games") == stored(archive, "games")
     store(archive, RUN_ID, BLOCKS)
@@ -255,29 +257,29 @@ def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive:
 @BOTH
 def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
     before = stored(archive, "games"), stored(archive, "plies"), read_tallies(archive, [RUN_ID])[RUN_ID]
-    first = archive.ranges(RUN_ID)[0]
+    first = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("games", "plies", "tallies", "decisions"):
         folder = archive.folder(table, RUN_ID)
         archive.backend.replace(folder / f".tmp-{'0' * 32}", b"PAR1 half")
-        archive.backend.replace(folder / f"{first.games}.parquet", b"PAR1 no check")
+        archive.backend.replace(folder / f"{first.games_stem}.parquet", b"PAR1 no check")
         archive.backend.replace(folder / "notes.txt", b"mine")
     archive.backend.replace(archive.folder("plies", RUN_ID) / StoredRange(24, 32, 5, "01234567").name, b"no games yet")
     archive.backend.replace(archive.root / "games" / "run=mine" / "notes.txt", b"mine")
     archive.backend.replace(archive.root / "runs" / "notes.json", b"{}")
     again = Archive.open(archive.root, create=True)
     assert (stored(again, "games"), stored(again, "plies"), read_tallies(again, [RUN_ID])[RUN_ID]) == before
-    assert len(again.runs()) == 1
-    assert not verify(again).problems
+    assert len(again.load_runs()) == 1
+    assert not verify_archive(again).problems
 
 
 def test_threads_may_share_the_list_of_files(archive: Archive) -> None:
     """Some forget it all the time."""
-    ranges = [*archive.ranges(RUN_ID)]
+    ranges = [*archive.list_effective_ranges(RUN_ID)]
 
     def ask(number: int) -> list[PurePath]:
         if number % 3 == 0:
             archive.refresh()
-        return [archive.path("plies", RUN_ID, each) for each in ranges]
+        return [archive.find_path("plies", RUN_ID, each) for each in ranges]
 
     with ThreadPoolExecutor(8) as threads:
         assert len({tuple(found) for found in threads.map(ask, range(600))}) == 1
@@ -287,30 +289,30 @@ def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_pa
     archive = Archive.open(tmp_path / "archive", create=True)
     begun = []
     for seed in range(5):  # on machines whose clocks go backwards
-        number = archive.next_number()
+        number = archive.compute_next_run_number()
         run = record(spec_of(seed=seed), created=f"2026-01-{9 - seed:02}T00:00:00+00:00", number=number)
-        archive.save_run(run)
+        archive.write_run(run)
         begun.append(run.run_id)
-    assert [run.number for run in archive.runs()] == [1, 2, 3, 4, 5]
-    assert [run.run_id for run in archive.runs()] == begun != sorted(begun)
-    archive.save_run(structs.replace(archive.runs()[0], status="complete"))  # which changes no number
-    assert Archive.open(tmp_path / "archive").next_number() == 6
+    assert [run.number for run in archive.load_runs()] == [1, 2, 3, 4, 5]
+    assert [run.run_id for run in archive.load_runs()] == begun != sorted(begun)
+    archive.write_run(structs.replace(archive.load_runs()[0], status="complete"))  # which changes no number
+    assert Archive.open(tmp_path / "archive").compute_next_run_number() == 6
 
 
 def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
-    archive.save_run(record(number=2))
+    archive.write_run(record(number=2))
     hostile = record(spec_of(seed=9))
-    archive.save_run(hostile)
-    path = Path(archive.record_file(hostile.run_id))
+    archive.write_run(hostile)
+    path = Path(archive.run_record_path(hostile.run_id))
     values = json.loads(path.read_text())
     for number in ("7", 1 << 70, -3, True, None, [7], 2.5):
         path.write_text(json.dumps(values | {"number": number}))
-        assert archive.next_number() == 3
+        assert archive.compute_next_run_number() == 3
     path.write_text("[]")
-    assert archive.next_number() == 3
-    archive.save_run(record(number=8))
-    assert archive.next_number() == 9
+    assert archive.compute_next_run_number() == 3
+    archive.write_run(record(number=8))
+    assert archive.compute_next_run_number() == 9
 
 
 # What one reader sees while others write.
@@ -319,19 +321,19 @@ def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is
 @BOTH
 def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None:
     seen = Snapshot(archive.root)
-    games, known = [*seen.ranges(RUN_ID)], seen.run(RUN_ID)
+    games, known = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
     other = record(spec_of(seed=8))
-    archive.save_run(other)
+    archive.write_run(other)
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
-    archive.save_run(record(status="complete"))
-    archive.save_sweep_job(SweepJob("s", 0))
-    assert archive.ranges(RUN_ID).units == 48
-    assert [*seen.ranges(RUN_ID)] == games
-    assert (seen.run(RUN_ID), seen.run_ids(), seen.recorded()) == (known, [RUN_ID], [RUN_ID])
-    assert (seen.sweep_jobs(), seen.cards(), seen.verdicts()) == ([], [], [])
-    assert seen.ranges(RUN_ID, "tallies").units == 24
-    assert seen.run(other.run_id) is None
-    assert not list(seen.ranges(other.run_id))
+    archive.write_run(record(status="complete"))
+    archive.write_sweep_job(SweepJob("s", 0))
+    assert archive.list_effective_ranges(RUN_ID).units == 48
+    assert [*seen.list_effective_ranges(RUN_ID)] == games
+    assert (seen.find_run(RUN_ID), seen.list_run_ids(), seen.list_recorded_run_ids()) == (known, [RUN_ID], [RUN_ID])
+    assert (seen.load_sweep_jobs(), seen.load_cards(), seen.load_verdicts()) == ([], [], [])
+    assert seen.list_effective_ranges(RUN_ID, "tallies").units == 24
+    assert seen.find_run(other.run_id) is None
+    assert not list(seen.list_effective_ranges(other.run_id))
 
 
 @BOTH
@@ -339,15 +341,15 @@ def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: Arc
     """A run begins between its look at the records and its look at the games."""
     other = record(spec_of(seed=8))
 
-    begin = Archive.run_ids
+    begin = Archive.list_run_ids
     with pytest.MonkeyPatch.context() as patch:
 
         def late(self: Archive) -> list[str]:
             patch.undo()
-            archive.save_run(other)
+            archive.write_run(other)
             store(archive, other.run_id, BLOCKS)
             return begin(self)
 
         patch.setattr(Archive, "run_ids", late)
         seen = Snapshot(archive.root)
-    assert all(seen.run(run_id) for run_id in seen.run_ids())
+    assert all(seen.find_run(run_id) for run_id in seen.list_run_ids())

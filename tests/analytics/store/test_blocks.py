@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, RangeGames, games_table
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, RangeGames, encode_games_table
 from analytics.store.files.local import LOCAL
-from analytics.store.parquet.encoder import buffer_for
-from analytics.store.ranges import StoredRange, UnitLine, check_of, first_game_id, game_ids
-from analytics.store.schema import GAMES, MAX_PAIRS, PLIES
-from analytics.store.table_files import checked_parts
+from analytics.store.parquet.encoder import allocate_buffer
+from analytics.store.ranges import StoredRange, UnitLine, compute_checksum, first_game_id, game_ids
+from analytics.store.schema import GAMES_SCHEMA, MAX_PAIRS, PLIES_SCHEMA
+from analytics.store.table_files import decode_file_frames
 from quarto.batch import Block, Games
 from tests.analytics.naive_games import PAIRINGS, frames, naive_rows, random_block, single_games, tables
 
@@ -55,7 +55,7 @@ def test_statistics_are_those_of_each_row_group(tmp_path: Path, monkeypatch: pyt
         "SELECT row_group_id, path_in_schema, stats_min_value::BIGINT, stats_max_value::BIGINT "
         f"FROM parquet_metadata('{path}')"
     ).fetchall()
-    assert len(found) == len(PLIES) * -(-len(rows) // 16)
+    assert len(found) == len(PLIES_SCHEMA) * -(-len(rows) // 16)
     for group, name, least, largest in found:
         values = rows[name][16 * group : 16 * (group + 1)]
         assert (values.min(), values.max()) == (least, largest)
@@ -75,32 +75,32 @@ def test_a_block_without_games_leaves_no_trace() -> None:
 def test_a_game_of_an_unnamed_pairing_is_refused() -> None:
     rows = GameRows(np.array([3 << 32]), *(np.zeros(1, np.int8) for _ in range(4)))
     with pytest.raises(ValueError, match="a pairing that is not named"):
-        games_table([rows], [0, 1], PAIRINGS, buffer_for(1))
+        encode_games_table([rows], [0, 1], PAIRINGS, allocate_buffer(1))
 
 
 def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Path) -> None:
     _, table = tables([random_block(1)], PAIRINGS)
-    path = tmp_path / StoredRange(0, 8, 7, check_of(table)).name
+    path = tmp_path / StoredRange(0, 8, 7, compute_checksum(table)).name
     path.write_bytes(table)
-    parts = [*checked_parts(LOCAL, path, PLIES, 20)]
+    parts = [*decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20)]
     rows = len(pl.concat(parts))
     assert [len(part) for part in parts] == [20] * (rows // 20) + [rows % 20]
-    assert pl.concat(parts).equals(*checked_parts(LOCAL, path, PLIES))
-    reading = checked_parts(LOCAL, path, PLIES, 20)
+    assert pl.concat(parts).equals(*decode_file_frames(LOCAL, path, PLIES_SCHEMA))
+    reading = decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20)
     next(reading)
     path.unlink()
     assert sum(map(len, reading)) == rows - 20  # a file that is removed meanwhile is read to its end
     with pytest.raises(FileNotFoundError):
-        next(checked_parts(LOCAL, path, PLIES, 20))
+        next(decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20))
     for content in (table[:-1], b"X" + table[1:], b""):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="other bytes than its name says"):
-            next(checked_parts(LOCAL, path, PLIES, 20))
+            next(decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20))
     path.write_bytes(table)
     with pytest.raises(ValueError, match="of the right types"):
-        next(checked_parts(LOCAL, path, GAMES, 20))
+        next(decode_file_frames(LOCAL, path, GAMES_SCHEMA, 20))
     with pytest.raises(ValueError, match="has not the name of a table's file"):
-        next(checked_parts(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES, 20))
+        next(decode_file_frames(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES_SCHEMA, 20))
 
 
 def test_the_largest_numbers_fit() -> None:
@@ -162,11 +162,11 @@ def test_it_adds_up_in_any_order_and_over_any_parts() -> None:
     games, line = games_of(block), UnitLine(3, 2)
     for _ in range(10):
         ends = sorted({120, 213, *(dice.randrange(120, 214) for _ in range(5))})
-        parts = [games.within(line, first, end) for first, end in itertools.pairwise(ends)]
+        parts = [games.select_units(line, first, end) for first, end in itertools.pairwise(ends)]
         assert sum(len(part.game_id) for part in parts) == 60
         assert sum(part.fingerprint for part in parts) & WORD == games.fingerprint
     order = np.array(dice.sample(range(60), 60))
-    assert games.taken(order).part(slice(None)).fingerprint == games.fingerprint
+    assert games.select_rows(order).select_contiguous(slice(None)).fingerprint == games.fingerprint
 
 
 def test_every_change_of_a_game_changes_it_and_rubbish_beyond_its_end_does_not() -> None:

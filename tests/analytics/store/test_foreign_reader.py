@@ -10,7 +10,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.upkeep.rolling import compact
+from analytics.tables.upkeep.rolling import compact_run
 from tests.analytics.naive_games import BLOCKS, RUN_ID, SEED, games_of_seed, record, spec_of, store, store_span
 from tests.paths import ROOT
 
@@ -26,10 +26,10 @@ OTHER = record(spec_of(seed=8))
 def test_the_programs_of_the_page_count_each_game_once(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
-    archive.save_run(record(games=16))
-    assert compact(archive, RUN_ID).files == 2  # which are still there
+    archive.write_run(record(games=16))
+    assert compact_run(archive, RUN_ID).files == 2  # which are still there
     store_span(archive, (20, 28), games_of_seed(SEED, 12))  # of another command, and overlaps
     unfinished = store_span(archive, (28, 32), games_of_seed(SEED, 12))
     archive.backend.remove(archive.folder("games", RUN_ID) / unfinished.name)

@@ -23,8 +23,8 @@ from analytics.policies import listing
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
-from analytics.tables.upkeep.garbage import remove, unneeded_files
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
@@ -38,7 +38,7 @@ BOMB = 2_000_000  # equal rows
 @pytest.fixture
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
     made = Archive.open(root_of(request, tmp_path), create=True)
-    made.save_run(record())  # of which policies are learned
+    made.write_run(record())  # of which policies are learned
     return made
 
 
@@ -66,11 +66,11 @@ def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, po
         content = archive.backend.read(folder / saved.stored_name(name))
         assert (file.sha256, file.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
         assert saved.stored_name(name) == f"-{file.sha256[:16]}.".join(name.split("."))
-    there = {*archive.backend.names(folder)}
+    there = {*archive.backend.list_names(folder)}
     assert there == {"card.json", *map(saved.stored_name, saved.files)}
-    assert archive.load(folder / "card.json", PolicyCard) == saved
-    assert verify(archive).problems == []
-    assert unneeded_files(archive) == []
+    assert archive.load_record(folder / "card.json", PolicyCard) == saved
+    assert verify_archive(archive).problems == []
+    assert list_unneeded_files(archive) == []
 
 
 def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes() -> None:
@@ -79,7 +79,7 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
         '"parameters":{"rate":0.5}}'
     )
     body = struct.pack("<3q3b3d", -5, 0, 7, 3, 1, -1, 0.5, -0.0, 1e300)
-    assert policy_store.knowledge_of(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
+    assert policy_store.compute_knowledge_digest(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
     others = [
         replace(COUNTS, kind="count"),
         replace(COUNTS, parameters={"rate": 0.25}),
@@ -87,7 +87,7 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
         replace(COUNTS, table={**COUNTS.table, "cell": COUNTS.table["cell"].astype(np.int16)}),
         replace(COUNTS, table={**COUNTS.table, "value": np.array([0.5, 0.0, 1e300])}),
     ]
-    assert len({policy_store.knowledge_of(each) for each in [COUNTS, *others]}) == 1 + len(others)
+    assert len({policy_store.compute_knowledge_digest(each) for each in [COUNTS, *others]}) == 1 + len(others)
 
 
 @BOTH
@@ -116,13 +116,13 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     archive.backend.remove(folder / "card.json")
     with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
         policy_store.find(archive, "mine")
-    (problem,) = verify(archive).problems
+    (problem,) = verify_archive(archive).problems
     assert problem.file == folder / "card.json"
     assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
-    found = unneeded_files(archive)
+    found = list_unneeded_files(archive)
     assert {file.path.name for file in found if file.ours} == set(map(card.stored_name, card.files))
-    assert remove(archive, found, 3600) == []
-    assert len(remove(archive, found, 0)) == 2
+    assert remove_unneeded_files(archive, found, 3600) == []
+    assert len(remove_unneeded_files(archive, found, 0)) == 2
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     assert_same(policy_store.read(archive, "mine")[1], COUNTS)
 
@@ -132,10 +132,10 @@ def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pyte
     """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
     before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     other = CURVE.with_columns(pl.col("win_rate") / 2)
-    save, stops = Archive.save, iter([True, False])
+    save, stops = Archive.write_record, iter([True, False])
 
     def look(self: Archive, path: PurePath, card: PolicyCard) -> None:
-        assert policy_store.problems(archive, before.policy_id) == []
+        assert policy_store.list_problems(archive, before.policy_id) == []
         assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
         if next(stops):
             raise KeyboardInterrupt
@@ -145,11 +145,11 @@ def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pyte
     for _ in range(2):
         with suppress(KeyboardInterrupt):
             policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
-        assert verify(archive).problems == []
+        assert verify_archive(archive).problems == []
     after = policy_store.find(archive, "mine")
     assert after.files["table.parquet"] == before.files["table.parquet"]
     assert policy_store.read_table(archive, after, "curve").equals(other)
-    assert [file.path.name for file in unneeded_files(archive)] == [before.stored_name("curve.parquet")]
+    assert [file.path.name for file in list_unneeded_files(archive)] == [before.stored_name("curve.parquet")]
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
@@ -251,7 +251,7 @@ def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_ver
         assert str(refused.value).startswith("policy 'mine' is damaged: ")
         assert f"restore {folder} from a copy or train it again" in str(refused.value)
         assert "\n" not in str(refused.value)
-    (problem,) = verify(archive).problems
+    (problem,) = verify_archive(archive).problems
     assert str(problem.file).startswith(str(folder))
     assert_same(policy_store.read(archive, "sound")[1], GENES)
 
@@ -277,10 +277,10 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     with pytest.raises(RequestError, match=f"{path} is damaged"):
         policy_store.read(archive, "mine")
     with pytest.raises(FailureError, match=f"{path} is damaged"):
-        policy_cards.cards(archive)
+        policy_cards.load_cards(archive)
     with pytest.raises(FailureError, match=f"{path} is damaged"):
-        unneeded_files(archive)
-    (problem,) = verify(archive).problems
+        list_unneeded_files(archive)
+    (problem,) = verify_archive(archive).problems
     assert problem.file == path
     assert_same(policy_store.read(archive, "sound")[1], GENES)
 

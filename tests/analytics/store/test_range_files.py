@@ -11,17 +11,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.statistics.tally import tally
+from analytics.statistics.tally import tally_by_pairing
 from analytics.store import range_files
 from analytics.store.archive import Archive
 from analytics.store.range_files import (
     read_games,
     read_rows,
     read_tallies,
-    store_games,
+    write_games,
 )
-from analytics.store.ranges import StoredRange, check_of
-from analytics.store.schema import TABLES
+from analytics.store.ranges import StoredRange, compute_checksum
+from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from quarto.batch import Block
 from quarto.errors import FailureError
@@ -42,17 +42,17 @@ from tests.analytics.naive_games import (
 from tests.analytics.tables.verify.damage import forged
 from tests.object_storage import BOTH
 
-LINE = record().line
+LINE = record().unit_line
 
 
 def whole(archive: Archive, span: tuple[int, int] = (0, 24)) -> StoredRange:
     """Store the games of ``BLOCKS`` in one range."""
-    return store_games(archive, RUN_ID, LINE, PAIRINGS, span, [cut(block, LINE, span) for block in BLOCKS])
+    return write_games(archive, RUN_ID, LINE, PAIRINGS, span, [cut(block, LINE, span) for block in BLOCKS])
 
 
 @BOTH
 def test_a_range_is_read_as_it_was_played(archive: Archive) -> None:
-    first, second = archive.ranges(RUN_ID)
+    first, second = archive.list_effective_ranges(RUN_ID)
     assert (first[:2], second[:2]) == ((0, 16), (16, 24))
     for stored in (first, second):
         blocks = [cut(block, LINE, stored[:2]) for block in BLOCKS]
@@ -67,11 +67,11 @@ def test_a_range_is_read_as_it_was_played(archive: Archive) -> None:
         for game, _, ply, _, piece, cell, _ in plies:
             assert (found.games.pieces[ply, column[game]], found.games.cells[ply, column[game]]) == (piece, cell)
         assert found.fingerprint == stored.fingerprint
-    taken = found.taken(np.array([3, 1]))
+    taken = found.select_rows(np.array([3, 1]))
     assert taken.game_id.tolist() == [found.game_id[3], found.game_id[1]]
     assert taken.games.pieces.tolist() == found.games.pieces[:, [3, 1]].tolist()
-    inside = found.within(LINE, 17, 19)
-    assert sorted({*LINE.units_of(inside.game_id).tolist()}) == [17, 18]
+    inside = found.select_units(LINE, 17, 19)
+    assert sorted({*LINE.compute_units(inside.game_id).tolist()}) == [17, 18]
     assert inside.games.pieces.flags.c_contiguous
 
 
@@ -96,23 +96,27 @@ def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive
     for span in ((0, 16), (16, 24)):
         whole(archive, span)
     assert contents(archive) == before
-    known = archive.ranges(RUN_ID).fingerprint
+    known = archive.list_effective_ranges(RUN_ID).fingerprint
     assert whole(archive).fingerprint == known
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 24)]
-    path = archive.path("games", RUN_ID, archive.ranges(RUN_ID)[0])
-    assert path.suffixes[-2] == f".{check_of(archive.backend.read(path))}"
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
+    path = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
+    assert path.suffixes[-2] == f".{compute_checksum(archive.backend.read(path))}"
 
 
 @pytest.mark.parametrize("swapped", [True, False])
 def test_one_pairing_and_games_without_twins_are_ranges_too(archive: Archive, swapped: bool) -> None:
     run = record(spec_of(pairings=PAIRINGS[:1], seats="swapped" if swapped else "fixed"))
-    archive.save_run(run)
+    archive.write_run(run)
     block = (random_block if swapped else single_games)(3, 0, 0, 21)
     store(archive, run.run_id, [block], PAIRINGS[:1], most=8)
-    assert [each[:2] for each in archive.ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
-    assert archive.games_held(run.run_id) == 21 * (1 + swapped)
+    assert [each[:2] for each in archive.list_effective_ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
+    assert archive.count_games(run.run_id) == 21 * (1 + swapped)
     games, _ = frames([block], PAIRINGS[:1])
-    found = [row for each in archive.ranges(run.run_id) for row in read_rows(archive, run.run_id, each, "games").rows()]
+    found = [
+        row
+        for each in archive.list_effective_ranges(run.run_id)
+        for row in read_rows(archive, run.run_id, each, "games").rows()
+    ]
     assert found == games.rows()
 
 
@@ -130,7 +134,7 @@ def test_one_pairing_and_games_without_twins_are_ranges_too(archive: Archive, sw
 def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archive, blocks: list[Block]) -> None:
     before = contents(archive)
     with pytest.raises(ValueError, match=r"units 0 to 23"):
-        store_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
+        write_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
     assert contents(archive) == before
 
 
@@ -139,24 +143,30 @@ def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archi
 
 @BOTH
 def test_a_missing_file_is_named(archive: Archive) -> None:
-    stored = archive.ranges(RUN_ID)[1]
-    archive.backend.remove(archive.path("plies", RUN_ID, stored))
-    with pytest.raises(FailureError, match=rf"{stored.games}.* is missing: see 'qarena archive verify'$"):
+    stored = archive.list_effective_ranges(RUN_ID)[1]
+    archive.backend.remove(archive.find_path("plies", RUN_ID, stored))
+    with pytest.raises(FailureError, match=rf"{stored.games_stem}.* is missing: see 'qarena archive verify'$"):
         read_games(archive, RUN_ID, stored)
 
 
 def named_anew(archive: Archive, table: str, content: bytes) -> None:
     """Put another content in the place of a table's first file, under a name with its check."""
-    stored = archive.ranges(RUN_ID)[0]
-    archive.backend.remove(archive.path(table, RUN_ID, stored))
-    archive.put(archive.folder(table, RUN_ID) / stored._replace(check=check_of(content)).name, content)
+    stored = archive.list_effective_ranges(RUN_ID)[0]
+    archive.backend.remove(archive.find_path(table, RUN_ID, stored))
+    archive.write_file(
+        archive.folder(table, RUN_ID) / stored._replace(checksum=compute_checksum(content)).name, content
+    )
     archive.refresh()
 
 
 def test_the_plies_of_other_games_are_named(archive: Archive) -> None:
-    named_anew(archive, "plies", archive.backend.read(archive.path("plies", RUN_ID, archive.ranges(RUN_ID)[1])))
+    named_anew(
+        archive,
+        "plies",
+        archive.backend.read(archive.find_path("plies", RUN_ID, archive.list_effective_ranges(RUN_ID)[1])),
+    )
     with pytest.raises(FailureError, match=r"has \d+ rows, the games of its range have \d+ plies: see 'qarena archive"):
-        read_games(archive, RUN_ID, archive.ranges(RUN_ID)[0])
+        read_games(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
 
 
 # What others replaced.
@@ -166,9 +176,9 @@ def test_the_plies_of_other_games_are_named(archive: Archive) -> None:
 @pytest.mark.parametrize("kind", [Archive, Snapshot])
 def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(archive: Archive, kind: type[Archive]) -> None:
     reader = kind(archive.root)
-    listed = [*reader.ranges(RUN_ID)]
+    listed = [*reader.list_effective_ranges(RUN_ID)]
     expected = [read_games(reader, RUN_ID, each) for each in listed]
-    old = [archive.path(table, RUN_ID, each) for table in TABLES for each in listed]
+    old = [archive.find_path(table, RUN_ID, each) for table in TABLE_SCHEMAS for each in listed]
     whole(archive)
     for path in old:
         archive.backend.remove(path)
@@ -182,13 +192,13 @@ def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(archive: Archi
 
 def test_a_reader_finds_the_same_rows_in_other_bytes(archive: Archive) -> None:
     """Another encoder wrote the same range, and the file that was listed is gone."""
-    stored = archive.ranges(RUN_ID)[0]
+    stored = archive.list_effective_ranges(RUN_ID)[0]
     read_games(archive, RUN_ID, stored)
-    path = archive.path("games", RUN_ID, stored)
+    path = archive.find_path("games", RUN_ID, stored)
     rows, buffer = pl.read_parquet(archive.backend.read(path)), io.BytesIO()
     rows.write_parquet(buffer, compression="uncompressed")
-    other = stored._replace(check=check_of(buffer.getvalue()))
-    archive.put(path.parent / other.name, buffer.getvalue())
+    other = stored._replace(checksum=compute_checksum(buffer.getvalue()))
+    archive.write_file(path.parent / other.name, buffer.getvalue())
     archive.backend.remove(path)
     assert read_rows(archive, RUN_ID, stored, "games").equals(rows)
 
@@ -212,7 +222,7 @@ def test_a_writer_whose_temporary_file_was_taken_away_writes_again(
     monkeypatch.setattr(os, "fsync", take)
     stored = whole(archive)
     assert len(taken) == 4
-    assert archive.ranges(RUN_ID).units == 24
+    assert archive.list_effective_ranges(RUN_ID).units == 24
     assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
 
 
@@ -220,7 +230,7 @@ def test_a_writer_whose_plies_were_removed_as_garbage_writes_them_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stood still between plies and games, and somebody took it for killed."""
-    put = Archive.put
+    put = Archive.write_file
 
     def stand_still(self: Archive, path: Path, content: bytes) -> None:
         if path.parts[-3] == "games":
@@ -241,18 +251,18 @@ def test_an_archive_that_was_removed_is_not_written_in_part(archive: Archive) ->
 
 
 def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: Archive) -> None:
-    expected = tally(BLOCKS)
+    expected = tally_by_pairing(BLOCKS)
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
     seen, fixed, block = Snapshot(archive.root), record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
-    assert len(seen.ranges(RUN_ID, "tallies")) == 2
-    archive.save_run(fixed)
+    assert len(seen.list_effective_ranges(RUN_ID, "tallies")) == 2
+    archive.write_run(fixed)
     store(archive, fixed.run_id, [block], PAIRINGS)
     for run_id in (RUN_ID, fixed.run_id):
-        for stored in archive.ranges(run_id, "tallies"):
+        for stored in archive.list_effective_ranges(run_id, "tallies"):
             archive.backend.remove(archive.folder("tallies", run_id) / stored.name)
             assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
     assert read_tallies(seen, [RUN_ID])[RUN_ID] == expected  # rolled up since they were listed
-    assert read_tallies(archive, [fixed.run_id])[fixed.run_id] == tally([block])
+    assert read_tallies(archive, [fixed.run_id])[fixed.run_id] == tally_by_pairing([block])
 
 
 def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
@@ -260,14 +270,14 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
 ) -> None:
     monkeypatch.setattr(range_files, "_kept", {})
     other, block = record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
-    archive.save_run(other)
+    archive.write_run(other)
     store(archive, other.run_id, [block], PAIRINGS)
-    both, expected = [RUN_ID, other.run_id], {RUN_ID: tally(BLOCKS), other.run_id: tally([block])}
+    both, expected = [RUN_ID, other.run_id], {RUN_ID: tally_by_pairing(BLOCKS), other.run_id: tally_by_pairing([block])}
     seen = Snapshot(archive.root)
     for _ in range(2):  # taken apart, and kept
         assert read_tallies(archive, both) == expected
         assert [*read_tallies(seen, both[::-1])] == both[::-1]
-    path = archive.folder("tallies", RUN_ID) / archive.ranges(RUN_ID, "tallies")[1].name
+    path = archive.folder("tallies", RUN_ID) / archive.list_effective_ranges(RUN_ID, "tallies")[1].name
     content = archive.backend.read(path)
     archive.backend.replace(path, content[:-20])
     with pytest.raises(FailureError, match=f"{path.name} has other bytes than its name says"):
@@ -278,9 +288,9 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
 
 def test_tallies_with_other_columns_are_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_files, "_kept", {})
-    for stored in archive.ranges(RUN_ID, "tallies")[1:]:
+    for stored in archive.list_effective_ranges(RUN_ID, "tallies")[1:]:
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
-    games = archive.folder("games", RUN_ID) / archive.ranges(RUN_ID)[0].name
+    games = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[0].name
     path = forged(archive, "tallies", archive.backend.read(games))
     with pytest.raises(FailureError, match=f"{path.name} has not the columns of tallies: see 'qarena archive verify"):
         read_tallies(archive, [RUN_ID])

@@ -18,17 +18,17 @@ from analytics.store.ranges import (
     Ranges,
     StoredRange,
     UnitLine,
-    aligned,
-    check_of,
-    counting,
-    cover,
+    compute_checksum,
     first_game_id,
-    fitting,
-    merged,
-    missing,
-    parts,
-    range_named,
-    ranges_named,
+    list_gaps,
+    merge_ranges,
+    parse_file_name,
+    parse_file_names,
+    select_disjoint_ranges,
+    select_effective_derived,
+    select_effective_slices,
+    split_aligned,
+    split_into_files,
 )
 
 SPANS = st.tuples(st.integers(0, 70), st.integers(0, 70)).map(lambda ends: (min(ends), max(ends)))
@@ -48,17 +48,17 @@ def test_the_pairs_of_a_range_are_those_whose_units_are_in_it(pairings: int, gam
     line = UnitLine(pairings, games)
     for pairing in range(pairings):
         expected = [pair for pair in range(80) if span[0] <= pair * pairings + pairing < span[1]]
-        first, end = line.pairs(pairing, *span)
+        first, end = line.pair_range(pairing, *span)
         assert list(range(first, end)) == expected
         ids = np.array([first_game_id(pairing, pair) for pair in expected], np.int64)
-        assert line.units_of(ids).tolist() == [pair * pairings + pairing for pair in expected]
-        assert line.units_of(ids + 1).tolist() == line.units_of(ids).tolist()
-    assert line.end_of(20) == pairings * (20 // games)
+        assert line.compute_units(ids).tolist() == [pair * pairings + pairing for pair in expected]
+        assert line.compute_units(ids + 1).tolist() == line.compute_units(ids).tolist()
+    assert line.count_units(20) == pairings * (20 // games)
 
 
 @given(SPANS)
 def test_aligned_ranges_make_up_a_range_and_none_could_be_larger(span: Range) -> None:
-    found = [*aligned(*span)]
+    found = [*split_aligned(*span)]
     assert units(found) == units([span])
     assert all(is_aligned(*each) for each in found)
     for one, other in itertools.pairwise(found):
@@ -70,7 +70,7 @@ def test_parts_are_aligned_and_small_enough_and_the_last_one_ends_with_the_run(
     span: Range, total: int, most: int
 ) -> None:
     for end in (span[1], total):
-        found = [*parts(span[0], end, total, most)]
+        found = [*split_into_files(span[0], end, total, most)]
         assert units(found) == units([(span[0], end)])
         assert all(low < high <= low + most for low, high in found)
         whole = found[:-1] if end == total else found
@@ -81,10 +81,10 @@ def test_parts_are_aligned_and_small_enough_and_the_last_one_ends_with_the_run(
 
 @given(MANY_SPANS, st.integers(0, 80), st.integers(0, 80))
 def test_what_is_merged_and_what_is_missing_are_sets_of_units(spans: list[Range], total: int, first: int) -> None:
-    held = merged(spans)
+    held = merge_ranges(spans)
     assert units(held) == sorted({*units(spans)})
     assert all(one[1] < other[0] for one, other in itertools.pairwise(held))
-    assert units(missing(sorted(spans), total, first)) == sorted({*range(first, total)} - {*units(spans)})
+    assert units(list_gaps(sorted(spans), total, first)) == sorted({*range(first, total)} - {*units(spans)})
 
 
 def fingerprint_of(first: int, end: int, salt: int = 0) -> int:
@@ -121,18 +121,18 @@ def slow_counting(found: list[StoredRange]) -> list[StoredRange]:
             continue
         beginning = [each for each in found if each.first == unit]
         if beginning:
-            kept.append(min(beginning, key=lambda each: (-each.units, each.fingerprint, each.check)))
+            kept.append(min(beginning, key=lambda each: (-each.units, each.fingerprint, each.checksum)))
     return kept
 
 
 @given(FILES)
 def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(found: list[StoredRange]) -> None:
-    ranges = counting(found)
+    ranges = select_disjoint_ranges(found)
     assert list(ranges) == slow_counting(found)
     taken = [unit for each in ranges for unit in range(each.first, each.end)]
     assert len(taken) == len({*taken}) == ranges.units
     assert ranges.fingerprint == sum(each.fingerprint for each in ranges) % MODULUS
-    assert list(counting(reversed(found))) == list(ranges)
+    assert list(select_disjoint_ranges(reversed(found))) == list(ranges)
 
 
 ANY_FILES = st.lists(
@@ -152,7 +152,7 @@ def slow_cover(files: list[StoredRange]) -> list[FileSlice]:
         holders = [file for file in files if file.first <= unit < file.end]
         if not holders or (slices and slices[-1].end > unit):
             continue
-        best = min(holders, key=lambda file: (file.first != unit, -file.end, file.fingerprint, file.check))
+        best = min(holders, key=lambda file: (file.first != unit, -file.end, file.fingerprint, file.checksum))
         end = best.end
         if best.first != unit:
             nearest = min((file.first for file in files if file.first > unit), default=end)
@@ -164,19 +164,19 @@ def slow_cover(files: list[StoredRange]) -> list[FileSlice]:
 
 @given(ANY_FILES)
 def test_every_unit_of_every_file_counts_once_whatever_the_files_are(files: list[StoredRange]) -> None:
-    slices = cover(files)
+    slices = select_effective_slices(files)
     assert slices == slow_cover(files)
     counted = [unit for piece in slices for unit in range(piece.first, piece.end)]
     assert counted == sorted({unit for file in files for unit in range(file.first, file.end)})
     assert all(piece.file.first <= piece.first < piece.end <= piece.file.end for piece in slices)
-    assert cover(reversed(files)) == slices
+    assert select_effective_slices(reversed(files)) == slices
 
 
 @given(ANY_FILES)
 def test_no_file_is_cut_once_its_slices_are_files(files: list[StoredRange]) -> None:
-    slices = cover(files)
+    slices = select_effective_slices(files)
     more = [stored(piece.first, piece.end, salt=7, check="ffffffff") for piece in slices if not piece.is_whole]
-    again = cover([*files, *more])
+    again = select_effective_slices([*files, *more])
     assert all(piece.is_whole for piece in again)
     assert [piece[1:] for piece in again] == [piece[1:] for piece in slices]
 
@@ -184,30 +184,36 @@ def test_no_file_is_cut_once_its_slices_are_files(files: list[StoredRange]) -> N
 @given(FILES)
 def test_aligned_files_are_never_cut(files: list[StoredRange]) -> None:
     files = [file for file in files if is_aligned(*file[:2])]
-    assert [piece.file for piece in cover(files)] == list(counting(files))
-    assert all(piece.is_whole for piece in cover(files))
+    assert [piece.file for piece in select_effective_slices(files)] == list(select_disjoint_ranges(files))
+    assert all(piece.is_whole for piece in select_effective_slices(files))
 
 
 @given(FILES, st.tuples(st.integers(0, 70), st.integers(1, 20)))
 def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tuple[int, int]) -> None:
-    ranges, first, end = counting(found), span[0], sum(span)
+    ranges, first, end = select_disjoint_ranges(found), span[0], sum(span)
     of = {unit: each for each in ranges for unit in range(each.first, each.end)}
-    assert [ranges.at(unit) for unit in range(80)] == [of.get(unit) for unit in range(80)]
-    assert ranges.holds(np.arange(80)).tolist() == [unit in of for unit in range(80)]
-    assert list(ranges.inside(first, end)) == list(dict.fromkeys(of[unit] for unit in range(first, end) if unit in of))
-    lacking = [unit for low, high in ranges.missing(end, first) for unit in range(low, high)]
+    assert [ranges.find_range(unit) for unit in range(80)] == [of.get(unit) for unit in range(80)]
+    assert ranges.has_units(np.arange(80)).tolist() == [unit in of for unit in range(80)]
+    assert list(ranges.select_overlapping(first, end)) == list(
+        dict.fromkeys(of[unit] for unit in range(first, end) if unit in of)
+    )
+    lacking = [unit for low, high in ranges.list_gaps(end, first) for unit in range(low, high)]
     assert lacking == [unit for unit in range(first, end) if unit not in of]
-    inside = list(ranges.inside(first, end))
-    assert ranges.not_in(ranges.inside(first, end)) == [each for each in ranges if each not in inside]
+    inside = list(ranges.select_overlapping(first, end))
+    assert ranges.select_outside(ranges.select_overlapping(first, end)) == [
+        each for each in ranges if each not in inside
+    ]
     whole = not lacking and inside[0].first == first and inside[-1].end == end
-    assert ranges.sum_of(first, end) == (sum(each.fingerprint for each in inside) % MODULUS if whole else None)
+    assert ranges.find_fingerprint(first, end) == (
+        sum(each.fingerprint for each in inside) % MODULUS if whole else None
+    )
 
 
 # Derived tables.
 
 
 def test_a_derived_file_counts_if_the_games_that_it_is_about_do() -> None:
-    games = counting([stored(0, 8), stored(8, 12), stored(12, 16), stored(32, 40)])
+    games = select_disjoint_ranges([stored(0, 8), stored(8, 12), stored(12, 16), stored(32, 40)])
     for mine, expected in (
         ([stored(0, 8)], [(0, 8)]),
         ([stored(0, 8, salt=1)], []),  # other games
@@ -221,8 +227,8 @@ def test_a_derived_file_counts_if_the_games_that_it_is_about_do() -> None:
         ([stored(8, 24), stored(8, 10), stored(10, 12)], [(8, 10), (10, 12)]),  # a larger one that fits no games
         ([stored(20, 24), stored(4, 7), stored(48, 50)], []),
     ):
-        assert [each[:2] for each in fitting(mine, games)] == expected
-    assert list(fitting([stored(0, 8)], Ranges())) == []
+        assert [each[:2] for each in select_effective_derived(mine, games)] == expected
+    assert list(select_effective_derived([stored(0, 8)], Ranges())) == []
 
 
 def test_derived_files_count_each_unit_once_however_both_tables_were_rolled_up() -> None:
@@ -234,21 +240,24 @@ def test_derived_files_count_each_unit_once_however_both_tables_were_rolled_up()
             return [stored(first, first + size)]
         return tiles(first, size // 2) + tiles(first + size // 2, size // 2)
 
-    others = [*(stored(*span, salt=3) for span in aligned(3, 29)), *(stored(*span, salt=4) for span in aligned(1, 30))]
+    others = [
+        *(stored(*span, salt=3) for span in split_aligned(3, 29)),
+        *(stored(*span, salt=4) for span in split_aligned(1, 30)),
+    ]
     for _ in range(100):
-        games, mine = counting(tiles(0, 32)), tiles(0, 32)
-        found = fitting([*mine, *tiles(0, 32), *others], games)
+        games, mine = select_disjoint_ranges(tiles(0, 32)), tiles(0, 32)
+        found = select_effective_derived([*mine, *tiles(0, 32), *others], games)
         assert (found.units, found.fingerprint) == (32, games.fingerprint)
 
 
 def test_of_files_about_the_same_games_the_one_that_holds_most_is_taken() -> None:
-    games = counting([stored(0, 8)])
+    games = select_disjoint_ranges([stored(0, 8)])
     files = [
         stored(0, 8, extent=extent, check=f"{number:08x}")
         for number, extent in enumerate(("04", "06", "16", "16c", "12c"))
     ]
-    assert [each.extent for each in fitting(files, games)] == ["16c"]
-    assert [each.extent for each in fitting(files[:2], games)] == ["06"]
+    assert [each.extent for each in select_effective_derived(files, games)] == ["16c"]
+    assert [each.extent for each in select_effective_derived(files[:2], games)] == ["06"]
 
 
 # Names.
@@ -274,9 +283,9 @@ OTHER_NAMES = (
 def test_a_name_says_what_the_file_holds(found: list[StoredRange], extent: str) -> None:
     for each in found:
         named = each._replace(extent=extent)
-        assert range_named(named.name) == named
-    assert sorted(ranges_named([*(each.name for each in found), *OTHER_NAMES])) == sorted(found)
-    assert check_of(b"abc") == "ba7816bf"  # the beginning of the SHA-256
+        assert parse_file_name(named.name) == named
+    assert sorted(parse_file_names([*(each.name for each in found), *OTHER_NAMES])) == sorted(found)
+    assert compute_checksum(b"abc") == "ba7816bf"  # the beginning of the SHA-256
 
 
 @pytest.mark.slow
@@ -285,7 +294,7 @@ def test_ten_times_as_many_names_take_about_ten_times_as_long_to_sort_out() -> N
     seconds = []
     for some in (names[:10_000], names):
         start = time.thread_time()
-        ranges = counting(ranges_named(some))
-        assert len(fitting(ranges_named(some), ranges)) == len(some)
+        ranges = select_disjoint_ranges(parse_file_names(some))
+        assert len(select_effective_derived(parse_file_names(some), ranges)) == len(some)
         seconds.append(time.thread_time() - start)
     assert seconds[1] < 40 * seconds[0]  # not a hundred times

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from msgspec import structs, to_builtins
 
-from analytics.exact.tablebase import SHIPPED, Card
+from analytics.exact.tablebase import SHIPPED_FOLDER, TablebaseCard
 from analytics.questions.sql.database import OpenArchive
-from analytics.report.page import report
+from analytics.report.page import render_report
 from analytics.store import policy_cards, policy_store, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import Marker
@@ -30,13 +30,13 @@ from analytics.store.records import (
     RunRecord,
     StoredRecord,
     SweepJob,
-    dump,
-    load,
-    parse,
-    run_id_of,
-    typed,
+    compute_run_id,
+    convert_values,
+    encode_record,
+    load_record,
+    parse_record,
 )
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID, record, spec_of
@@ -46,20 +46,20 @@ from tests.marks import seldom
 
 def test_a_run_id_follows_from_the_spec_in_any_order_of_its_keys() -> None:
     text = r'{"agents":[{"label":"\u00e9"}],"seed":7}'
-    assert run_id_of({"seed": 7, "agents": [{"label": "é"}]}) == hashlib.sha256(text.encode()).hexdigest()[:12]
-    assert run_id_of(dict(sorted(record().spec.items(), reverse=True))) == record().run_id
-    assert run_id_of({**record().spec, "salt": "x"}) != record().run_id
+    assert compute_run_id({"seed": 7, "agents": [{"label": "é"}]}) == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert compute_run_id(dict(sorted(record().spec.items(), reverse=True))) == record().run_id
+    assert compute_run_id({**record().spec, "salt": "x"}) != record().run_id
 
 
 def test_a_run_knows_its_line_of_units_and_where_it_ends() -> None:
     run = record(games=100)
-    assert (run.line, run.end_unit) == (UnitLine(3, 2), 150)
-    assert (record(spec_of(seats="fixed"), games=7).line, record(spec_of(seats="fixed"), games=7).end_unit) == (
+    assert (run.unit_line, run.end_unit) == (UnitLine(3, 2), 150)
+    assert (record(spec_of(seats="fixed"), games=7).unit_line, record(spec_of(seats="fixed"), games=7).end_unit) == (
         UnitLine(3, 1),
         21,
     )
     imported = record(spec_of(seats="fixed", imported={"event": "cup"}), games=5, units=12)
-    assert (imported.line, imported.end_unit) == (UnitLine(1, 1), 12)
+    assert (imported.unit_line, imported.end_unit) == (UnitLine(1, 1), 12)
 
 
 SAMPLE = Path("data/sample")
@@ -87,27 +87,27 @@ CARD = PolicyCard(
 def test_every_record_of_the_sample_and_of_the_shipped_tablebases_is_written_again_byte_for_byte() -> None:
     found = {path: kind for pattern, kind in KINDS.items() for path in SAMPLE.glob(pattern)}
     assert set(found) == set(SAMPLE.rglob("*.json"))
-    found |= dict.fromkeys(SHIPPED.glob("*.json"), Card)
+    found |= dict.fromkeys(SHIPPED_FOLDER.glob("*.json"), TablebaseCard)
     for path, kind in found.items():
-        assert dump(load(path, kind)) == path.read_bytes(), path
+        assert encode_record(load_record(path, kind)) == path.read_bytes(), path
 
 
 def test_the_bytes_of_a_record_are_known() -> None:
     """Exponents, letters and empty containers are written as Python's ``json`` writes them: files that exist did so."""
     job = SweepJob("s1", 3, {"a": "é"}, error='"no"\n')
-    assert dump(job).decode() == (
+    assert encode_record(job).decode() == (
         '{\n "sweep_id": "s1",\n "job": 3,\n "overrides": {\n  "a": "é"\n },\n "run_id": null,\n'
         ' "status": "complete",\n "error": "\\"no\\"\\n",\n "games": 0,\n'
         ' "objective": null,\n "value": null,\n "jobs": 0,\n "checksum": "c5367817ef9551c3"\n}\n'
     )
-    assert b'"parameters": {\n  "rate": 1e-07\n },' in dump(CARD)
-    assert dump({"a": 1e16, "b": [], "c": {}}) == b'{\n "a": 1e+16,\n "b": [],\n "c": {}\n}\n'
+    assert b'"parameters": {\n  "rate": 1e-07\n },' in encode_record(CARD)
+    assert encode_record({"a": 1e16, "b": [], "c": {}}) == b'{\n "a": 1e+16,\n "b": [],\n "c": {}\n}\n'
 
 
 def test_a_spec_may_hold_infinities_and_large_numbers() -> None:
     agents = [{"label": "mine", "target": "outside.Player", "params": {"limit": math.inf, "seed": 1 << 90}}]
     run = record(spec_of(agents=agents) | {"pairings": [[0, 0]]})
-    assert parse(dump(run), RunRecord) == run
+    assert parse_record(encode_record(run), RunRecord) == run
 
 
 OF_A_JOB: tuple[dict[str, Any], ...] = (
@@ -132,16 +132,16 @@ NONSENSE: tuple[tuple[JsonRecord, tuple[dict[str, Any], ...]], ...] = (
 def test_a_record_that_makes_no_sense_or_with_a_key_too_few_or_too_many_is_refused() -> None:
     for kept, changes in NONSENSE:
         mapping = to_builtins(kept)
-        assert typed(mapping, type(kept)) == kept
+        assert convert_values(mapping, type(kept)) == kept
         for change in changes:
             spec = {"spec": {**mapping["spec"], **change.get("spec", {})}} if "spec" in mapping else {}
             with pytest.raises(RecordError):
-                typed(mapping | change | spec, type(kept))
+                convert_values(mapping | change | spec, type(kept))
         for name in {each.name for each in structs.fields(kept) if each.required}:
             with pytest.raises(RecordError, match=f"missing required field {name}"):
-                typed({key: value for key, value in mapping.items() if key != name}, type(kept))
+                convert_values({key: value for key, value in mapping.items() if key != name}, type(kept))
         with pytest.raises(RecordError, match="unknown field owner"):
-            typed(mapping | {"owner": "me"}, type(kept))
+            convert_values(mapping | {"owner": "me"}, type(kept))
 
 
 def changed(path: tuple[str | int, ...], value: Any, mapping: Any) -> Any:
@@ -189,7 +189,7 @@ def test_a_wrong_value_is_named_with_its_field(
     kept: JsonRecord, path: tuple[str | int, ...], value: Any, complaint: str
 ) -> None:
     with pytest.raises(RecordError) as caught:
-        typed(changed(path, value, to_builtins(kept)), type(kept))
+        convert_values(changed(path, value, to_builtins(kept)), type(kept))
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -212,32 +212,32 @@ def test_a_file_that_is_no_record_is_named_with_the_reason_and_what_to_do(
     path = tmp_path / "0.json"
     path.write_bytes(content)
     with pytest.raises(FailureError, match=f"{path} is damaged .*{reason}.*: restore it from a copy") as caught:
-        load(path, SweepJob)
+        load_record(path, SweepJob)
     assert "\n" not in str(caught.value)
     with pytest.raises(FailureError, match="cannot read"):
-        load(tmp_path / "1.json", SweepJob)
+        load_record(tmp_path / "1.json", SweepJob)
 
 
 def test_what_could_not_be_read_again_is_not_written() -> None:
     for wrong in (SweepJob("../x", 3), SweepJob("s", -1), structs.replace(CARD, name="a/b")):
         with pytest.raises(RecordError, match=r"expected|does not match"):
-            dump(wrong)
+            encode_record(wrong)
 
 
 @pytest.mark.parametrize("kept", [record(), JOB, CARD], ids=lambda kept: type(kept).__name__)
 def test_any_changed_letter_or_digit_of_a_stored_record_is_found(kept: StoredRecord, tmp_path: Path) -> None:
     """One bit in every twentieth byte; changes between the values, of spaces and line ends, mean nothing."""
-    path, content = tmp_path / "record.json", dump(kept)
+    path, content = tmp_path / "record.json", encode_record(kept)
     for at in range(0, len(content), 20):
         changed = bytearray(content)
         changed[at] ^= 1
         path.write_bytes(changed)
         if not chr(content[at]).isspace():
             with pytest.raises(FailureError, match="is damaged"):
-                load(path, type(kept))
+                load_record(path, type(kept))
     path.write_bytes(json.dumps(to_builtins(kept)).encode())
     with pytest.raises(FailureError, match="its checksum is not that of its content"):
-        load(path, type(kept))
+        load_record(path, type(kept))
 
 
 OBEYED = ["\x1b", "\x00", "\r", "\x7f", "\x85", "\x9b", "\u061c", "\u200e", "\u2028", "\u2029", "\u202e", "\u2067"]
@@ -286,10 +286,10 @@ def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Ar
     for place, (pattern, change) in RECORDS.items():
         (path,) = Path(whole.root).glob(pattern)
         read: dict[str, Callable[[], object]] = {
-            "runs": whole.runs,
-            "sweeps": whole.sweep_jobs,
-            "policies": partial(policy_cards.cards, whole),
-            "verdicts": partial(sprt_verdicts.read, whole, path),
+            "runs": whole.load_runs,
+            "sweeps": whole.load_sweep_jobs,
+            "policies": partial(policy_cards.load_cards, whole),
+            "verdicts": partial(sprt_verdicts.load_verdict, whole, path),
         }
         sound = path.read_bytes()
         lines = [] if place in SEVERAL_LINES else ["\n", "\t", "x" * 70_000]
@@ -302,24 +302,24 @@ def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Ar
             assert len(str(refused.value)) < 500
             path.write_bytes(sound)
         forge(path, change(OBEYED[0]))
-        assert any(problem.file == path for problem in verify(whole).problems)
+        assert any(problem.file == path for problem in verify_archive(whole).problems)
         path.write_bytes(sound)
 
 
 def test_a_report_about_such_a_label_is_refused_and_aborts_nothing(archive: Archive) -> None:
     """A renderer of pictures ended the process at ESC."""
-    forge(Path(archive.record_file(RUN_ID)), put("spec", "agents", 0, "label")("\x1b[31m"))
+    forge(Path(archive.run_record_path(RUN_ID)), put("spec", "agents", 0, "label")("\x1b[31m"))
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="is damaged"):
-        report(opened)
+        render_report(opened)
 
 
 def test_the_bytes_of_a_record_are_utf_8_without_a_mark(tmp_path: Path) -> None:
     """``json`` accepts a byte order mark and guesses UTF-16 and UTF-32."""
-    content = dump(JOB)
+    content = encode_record(JOB)
     for other in (b"\xef\xbb\xbf" + content, *(content.decode().encode(name) for name in ("utf-16", "utf-32-le"))):
         with pytest.raises(RecordError):
-            parse(other, SweepJob)
-    assert parse(content, SweepJob) == JOB
+            parse_record(other, SweepJob)
+    assert parse_record(content, SweepJob) == JOB
 
 
 def test_values_that_are_nested_deeply_are_refused() -> None:
@@ -328,7 +328,7 @@ def test_values_that_are_nested_deeply_are_refused() -> None:
         inner = {"below": [inner]}
     values = to_builtins(record()) | {"code": inner}
     with pytest.raises(RecordError, match="it is nested too deeply: more than 64 levels"):
-        parse(json.dumps(values).encode(), RunRecord)
+        parse_record(json.dumps(values).encode(), RunRecord)
 
 
 @pytest.mark.parametrize(
@@ -343,10 +343,10 @@ def test_rules_of_a_record_have_a_name_of_letters_and_digits(name: Any, is_valid
     for kept, path in ((record(), ("spec", "rules", "name")), (CARD, ("rules", "name"))):
         values = changed(path, name, to_builtins(kept))
         if is_valid:
-            assert typed(values, type(kept))
+            assert convert_values(values, type(kept))
             continue
         with pytest.raises(RecordError, match=r"is not a name: letters, digits|rules: "):
-            typed(values, type(kept))
+            convert_values(values, type(kept))
 
 
 def test_a_label_is_refused_by_the_same_rule_when_it_is_typed() -> None:
@@ -356,9 +356,9 @@ def test_a_label_is_refused_by_the_same_rule_when_it_is_typed() -> None:
 
 def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive: Archive) -> None:
     archive.update_run(RUN_ID, lambda known: known and structs.replace(known, command="qarena run 'a\n\tb\x1b[2J'"))
-    assert archive.known_run(RUN_ID).command == "qarena run 'a\n\tb\\x1b[2J'"
-    archive.save_sweep_job(SweepJob("s", 0, {}, None, "failed", "ValueError: \x1b[31mred\u202e"))
-    assert archive.sweep_jobs()[0].error == "ValueError: \\x1b[31mred\\u202e"
+    assert archive.load_run(RUN_ID).command == "qarena run 'a\n\tb\\x1b[2J'"
+    archive.write_sweep_job(SweepJob("s", 0, {}, None, "failed", "ValueError: \x1b[31mred\u202e"))
+    assert archive.load_sweep_jobs()[0].error == "ValueError: \\x1b[31mred\\u202e"
     learned = {**origin().learned, "command": "qarena train \x9b", "where": "plies > 3\nAND winner = 0"}
     policy_store.save(archive, COUNTS, origin(learned=learned))
     assert policy_store.find(archive, "mine").learned["command"] == "qarena train \\x9b"
@@ -366,8 +366,8 @@ def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive
 
 def test_other_texts_are_refused_before_anything_is_written(archive: Archive) -> None:
     with pytest.raises(RequestError, match=r"this cannot be recorded: 'red\\x1b\[31m' has characters that are not"):
-        archive.save_sweep_job(SweepJob("s", 0, {"agent": "red\x1b[31m"}))
-    assert archive.sweep_jobs() == []
+        archive.write_sweep_job(SweepJob("s", 0, {"agent": "red\x1b[31m"}))
+    assert archive.load_sweep_jobs() == []
 
 
 def test_a_gene_that_is_not_on_the_card_is_refused(archive: Archive) -> None:

@@ -16,8 +16,8 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
-from analytics.tables.upkeep.garbage import unneeded_files
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files
+from analytics.tables.verify.archive import verify_archive
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import copied, forge, snapshot
@@ -44,7 +44,7 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """One run, its 200 pairs in several ranges, the middle ones written last."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
-    archive.save_run(RUN)
+    archive.write_run(RUN)
     for first, pairs in ((0, 40), (120, 80), (40, 80)):
         store(archive, RUN.run_id, [won_mostly(first, pairs)], MEETING)
     return archive
@@ -56,8 +56,8 @@ def archive(made: Archive, tmp_path: Path) -> Archive:
 
 
 def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
-    return sprt_verdicts.SprtVerdict.from_trial(
-        RUN.run_id, sprt_verdicts.trial(archive, RUN.run_id, TESTED, most), "qarena sprt"
+    return sprt_verdicts.SprtVerdict.from_test(
+        RUN.run_id, sprt_verdicts.run_sequential_test(archive, RUN.run_id, TESTED, most), "qarena sprt"
     )
 
 
@@ -73,20 +73,20 @@ def naive_outcomes(archive: Archive) -> list[int]:
 
 def lose(archive: Archive, first: int, end: int) -> None:
     """Remove the games of some units."""
-    for stored in archive.ranges(RUN.run_id).inside(first, end):
-        archive.backend.remove(archive.path("games", RUN.run_id, stored))
+    for stored in archive.list_effective_ranges(RUN.run_id).select_overlapping(first, end):
+        archive.backend.remove(archive.find_path("games", RUN.run_id, stored))
 
 
 def test_outcomes_are_those_of_the_games_in_the_order_of_pairs_up_to_one_that_is_missing(archive: Archive) -> None:
     expected = naive_outcomes(archive)
-    assert sprt_verdicts.outcomes(archive, RUN.run_id, 10**6).tolist() == expected
-    assert sprt_verdicts.outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
+    assert sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6).tolist() == expected
+    assert sprt_verdicts.read_outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
     lose(archive, 40, 120)
-    found = sprt_verdicts.outcomes(archive, RUN.run_id, 10**6)
+    found = sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6)
     assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
-    assert len(sprt_verdicts.known(found, 0)) == 40
-    assert len(sprt_verdicts.known(found, 120)) == 80
-    trial = sprt_verdicts.trial(archive, RUN.run_id, TESTED, 1000)
+    assert len(sprt_verdicts.select_known_outcomes(found, 0)) == 40
+    assert len(sprt_verdicts.select_known_outcomes(found, 120)) == 80
+    trial = sprt_verdicts.run_sequential_test(archive, RUN.run_id, TESTED, 1000)
     assert (trial.pairs, trial.ended) == (40, False)
 
 
@@ -94,34 +94,34 @@ def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archi
     verdict = decided(archive)
     assert verdict.accepted == "elo1"
     assert 40 < verdict.pairs < 200
-    sprt_verdicts.save(archive, verdict)
+    sprt_verdicts.write_verdict(archive, verdict)
     before = snapshot(Path(archive.root))
-    sprt_verdicts.save(archive, decided(archive))
+    sprt_verdicts.write_verdict(archive, decided(archive))
     assert snapshot(Path(archive.root)) == before
-    (path,) = sprt_verdicts.files(archive)
+    (path,) = sprt_verdicts.list_verdict_files(archive)
     assert path == archive.root / f"verdicts/run={RUN.run_id}/{verdict.verdict_id}.json"
-    assert sprt_verdicts.read(archive, path) == verdict
+    assert sprt_verdicts.load_verdict(archive, path) == verdict
     assert json.loads(Path(path).read_text())["hypotheses"] == {"elo0": 0, "elo1": 50, "alpha": 0.05, "beta": 0.05}
     with open_archive(archive.root) as opened:
         (row,) = opened.sql("SELECT verdicts.*, games FROM verdicts JOIN runs USING (run_id)").to_dicts()
     assert (row["accepted"], row["pairs"], row["games"]) == ("elo1", verdict.pairs, 400)
     assert tuple(row[name] for name in ("ll", "ld", "dd", "wd", "ww")) == verdict.counts
     assert row["normalised_elo_low"] < row["normalised_elo"] < row["normalised_elo_high"]
-    found = verify(archive)
+    found = verify_archive(archive)
     assert (found.verdicts, found.problems) == (1, [])
-    assert unneeded_files(archive) == []
+    assert list_unneeded_files(archive) == []
     Path(path.parent / "notes.json").write_text("{}")
-    assert [(each.path.name, each.ours) for each in unneeded_files(archive)] == [("notes.json", False)]
+    assert [(each.path.name, each.ours) for each in list_unneeded_files(archive)] == [("notes.json", False)]
 
 
 def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(archive: Archive) -> None:
     verdict = decided(archive)
-    sprt_verdicts.save(archive, verdict)
-    path = Path(sprt_verdicts.path_of(archive, RUN.run_id, verdict.verdict_id))
+    sprt_verdicts.write_verdict(archive, verdict)
+    path = Path(sprt_verdicts.verdict_path(archive, RUN.run_id, verdict.verdict_id))
     for content in ('{"accepted": "elo0"}', "{"):
         path.write_text(content)
-        sprt_verdicts.save(archive, verdict)
-        assert sprt_verdicts.read(archive, path) == verdict
+        sprt_verdicts.write_verdict(archive, verdict)
+        assert sprt_verdicts.load_verdict(archive, path) == verdict
     path.write_text("{")
     with open_archive(archive.root) as opened:
         with pytest.raises(FailureError, match="is damaged"):
@@ -130,11 +130,11 @@ def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(arch
 
 
 def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
-    sprt_verdicts.save(archive, decided(archive))
-    sprt_verdicts.save(archive, decided(archive, most=199))
-    assert len(sprt_verdicts.files(archive)) == 2
-    assert sprt_verdicts.verdict_id_of(TESTED, 200) == sprt_verdicts.verdict_id_of(Hypotheses(0.0, 50.0), 200)
-    assert sprt_verdicts.verdict_id_of(TESTED, 200) != sprt_verdicts.verdict_id_of(Hypotheses(0, 51), 200)
+    sprt_verdicts.write_verdict(archive, decided(archive))
+    sprt_verdicts.write_verdict(archive, decided(archive, most=199))
+    assert len(sprt_verdicts.list_verdict_files(archive)) == 2
+    assert sprt_verdicts.compute_verdict_id(TESTED, 200) == sprt_verdicts.compute_verdict_id(Hypotheses(0.0, 50.0), 200)
+    assert sprt_verdicts.compute_verdict_id(TESTED, 200) != sprt_verdicts.compute_verdict_id(Hypotheses(0, 51), 200)
 
 
 CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
@@ -148,34 +148,34 @@ CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
-    sprt_verdicts.save(archive, decided(archive))
-    (path,) = map(Path, sprt_verdicts.files(archive))
+    sprt_verdicts.write_verdict(archive, decided(archive))
+    (path,) = map(Path, sprt_verdicts.list_verdict_files(archive))
     sound = path.read_bytes()
     for values, complaint in CHANGES:
         forge(path, values)
         with pytest.raises(FailureError, match=re.escape(complaint)):
-            sprt_verdicts.read(archive, path)
+            sprt_verdicts.load_verdict(archive, path)
         path.write_bytes(sound)
     for wrong in ({"accepted": "elo0"}, {"ratio": 0.5}):  # which could be, but for the games
         forge(path, wrong)
-        (problem,) = verify(archive).problems
+        (problem,) = verify_archive(archive).problems
         assert problem.file == path
         assert "its games give elo1 after" in problem.what
         path.write_bytes(sound)
     Path(archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = Path(path).rename(archive.root / "verdicts/run=0123456789ab" / path.name)
-    gone, moved = map(str, verify(archive).problems)
+    gone, moved = map(str, verify_archive(archive).problems)
     assert gone == f"{path}: missing: restore it from a copy, or give the command of the test again"
     assert moved == f"{elsewhere}: its run has no record"
     with pytest.raises(FailureError, match="it is verdict"):
-        sprt_verdicts.read(archive, elsewhere)
+        sprt_verdicts.load_verdict(archive, elsewhere)
 
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
-    sprt_verdicts.save(archive, decided(archive))
+    sprt_verdicts.write_verdict(archive, decided(archive))
     archive.update_run(RUN.run_id, lambda known: known)
     lose(archive, 0, 1)
-    first, *_, last = verify(archive).problems
+    first, *_, last = verify_archive(archive).problems
     assert first.file == archive.folder("games", RUN.run_id)
     assert "only the first 0 of the" in last.what
 
@@ -183,9 +183,9 @@ def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "fixed", create=True)
     fixed: RunRecord = record(spec_of(pairings=MEETING, seats="fixed"))
-    archive.save_run(fixed)
+    archive.write_run(fixed)
     trial = SequentialTest(TESTED, 32)
-    trial.take(np.full(32, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(fixed.run_id, trial, "qarena sprt"))
-    (problem,) = verify(archive).problems
+    trial.add_outcomes(np.full(32, 4, np.int8))
+    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(fixed.run_id, trial, "qarena sprt"))
+    (problem,) = verify_archive(archive).problems
     assert "no pairs" in problem.what

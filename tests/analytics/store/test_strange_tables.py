@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.policies.imported import read_table
+from analytics.policies.imported import read_policy_table
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.store.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, facts_for
+from analytics.store.parquet.encoder import ColumnChunk, ParquetBuilder, allocate_buffer, allocate_facts, encode_parquet
 from analytics.store.parquet.metadata import (
     BINARY,
     BYTE,
@@ -25,22 +25,22 @@ from analytics.store.parquet.metadata import (
     I32,
     I64,
     LIST,
-    OF_OTHERS,
     STRUCT,
+    THIRD_PARTY_STORAGE,
     Footer,
-    footer_of,
-    i32,
-    nested,
-    read_struct,
-    struct,
-    varint,
-    zigzag,
+    decode_struct,
+    encode_struct,
+    encode_varint,
+    encode_zigzag,
+    i32_field,
+    read_footer,
+    struct_field,
 )
 from analytics.store.parquet.packing import pack_ascending
 from analytics.store.range_files import read_rows, read_tallies
-from analytics.store.schema import TABLES
-from analytics.tables.derived.tables import DERIVED
-from analytics.tables.verify.archive import verify
+from analytics.store.schema import TABLE_SCHEMAS
+from analytics.tables.derived.tables import DERIVED_TABLES
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID
@@ -49,7 +49,7 @@ from tests.analytics.tables.verify.damage import forged
 from tests.paths import SAMPLE
 
 MANY = 2_000_000
-SCHEMAS = TABLES | {name: table.schema for name, table in DERIVED.items()}
+SCHEMAS = TABLE_SCHEMAS | {name: table.schema for name, table in DERIVED_TABLES.items()}
 
 
 def parquet(frame: pl.DataFrame, **options: Any) -> bytes:
@@ -66,8 +66,10 @@ def repeated(schema: pl.Schema, rows: int = MANY) -> bytes:
 
 def with_number(content: bytes, number: int, other: int) -> bytes:
     """The file with another number wherever its footer has this one, which is larger."""
-    length, old = int.from_bytes(content[-8:-4], "little"), zigzag(number)
-    new = bytes([*(byte | 0x80 for byte in zigzag(other)), *[0x80] * (len(old) - len(zigzag(other)) - 1), 0])
+    length, old = int.from_bytes(content[-8:-4], "little"), encode_zigzag(number)
+    new = bytes(
+        [*(byte | 0x80 for byte in encode_zigzag(other)), *[0x80] * (len(old) - len(encode_zigzag(other)) - 1), 0]
+    )
     footer = content[-8 - length : -8]
     assert old in footer
     return content[: -8 - length] + footer.replace(old, new) + content[-8:]
@@ -80,7 +82,7 @@ def denied() -> bytes:
     content = parquet(pl.DataFrame({"value": values}), row_group_size=MANY, data_page_size=(1 << 31) - 100)
     content = with_number(content, MANY, 10)
     length = int.from_bytes(content[-8:-4], "little")
-    size = next(each for each in range(8 * MANY, 8 * MANY + 500) if zigzag(each) in content[-8 - length :])
+    size = next(each for each in range(8 * MANY, 8 * MANY + 500) if encode_zigzag(each) in content[-8 - length :])
     return with_number(content, size, 10)
 
 
@@ -109,7 +111,7 @@ VALUE = pl.Schema({"value": pl.Float64()})
 
 
 def short() -> bytes:
-    return bytes(encode([pl.DataFrame({"value": [1, 2, 3]})], {"value": pl.Int64()}))
+    return bytes(encode_parquet([pl.DataFrame({"value": [1, 2, 3]})], {"value": pl.Int64()}))
 
 
 @pytest.mark.parametrize(
@@ -140,10 +142,10 @@ def test_a_policys_table_is_counted_before_it_is_read(
 
 def verify_of_policies(archive: Archive) -> list[str]:
     card = policy_store.find(archive, "mine")
-    return [what for _, what in policy_store.problems(archive, card.policy_id)]
+    return [what for _, what in policy_store.list_problems(archive, card.policy_id)]
 
 
-@pytest.mark.parametrize("tables", [("games",), ("plies",), tuple(DERIVED)], ids=lambda tables: tables[0])
+@pytest.mark.parametrize("tables", [("games",), ("plies",), tuple(DERIVED_TABLES)], ids=lambda tables: tables[0])
 def test_a_table_of_a_run_is_counted_before_it_is_read(
     whole: Archive, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -151,14 +153,14 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
     for table in tables:
         plain = {name: kind if kind.is_integer() else pl.Int32() for name, kind in SCHEMAS[table].items()}
         forged(archive, table, repeated(pl.Schema(plain), 1_000_000))
-    problems = verify(archive).problems
+    problems = verify_archive(archive).problems
     for table in tables:
-        path = archive.folder(table, RUN_ID) / archive.ranges(RUN_ID, table)[0].name
+        path = archive.folder(table, RUN_ID) / archive.list_effective_ranges(RUN_ID, table)[0].name
         assert any(problem.file == path and "would unpack to" in problem.what for problem in problems), table
     request.getfixturevalue("unread")
-    if tables[0] in TABLES:
+    if tables[0] in TABLE_SCHEMAS:
         with pytest.raises(FailureError, match="would unpack to"):
-            read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], tables[0])
+            read_rows(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0], tables[0])
     else:
         with pytest.raises(FailureError, match="would unpack to"):
             read_tallies(archive, [RUN_ID])[RUN_ID]
@@ -170,9 +172,11 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
 
 
 def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> None:
-    frame = pl.DataFrame({name: np.arange(10_000) % 100 for name in TABLES["plies"]}, schema=TABLES["plies"])
+    frame = pl.DataFrame(
+        {name: np.arange(10_000) % 100 for name in TABLE_SCHEMAS["plies"]}, schema=TABLE_SCHEMAS["plies"]
+    )
     path = forged(archive, "plies", parquet(frame))
-    (problem,) = [problem.what for problem in verify(archive).problems if problem.file == path]
+    (problem,) = [problem.what for problem in verify_archive(archive).problems if problem.file == path]
     assert problem.startswith("has 10,000 rows: its 16 units have no table of more than 1,024")
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match=f"{path} is missing or damaged"):
         opened.sql("SELECT count(*) FROM plies")
@@ -184,14 +188,14 @@ def prefixed(name: str = "agent_0", rows: int = 1000, size: int = 1000) -> bytes
     numbers[0, 1:], numbers[1, 0] = size, size
     content = b""
     for row in numbers:
-        room = buffer_for(rows)
-        content += room[: pack_ascending(row, room, 0, facts_for(), 0)].tobytes()
+        room = allocate_buffer(rows)
+        content += room[: pack_ascending(row, room, 0, allocate_facts(), 0)].tobytes()
     content += b"x" * size
-    of_page = nested(5, [i32(1, rows), i32(2, 7), i32(3, 3), i32(4, 3)])
-    header = struct([i32(1, 0), i32(2, len(content)), i32(3, len(content)), of_page])
-    file = ParquetFile({name: pl.String()})
-    file.add([ColumnChunk(b"", header, memoryview(content), (0, 3), b"x", b"x")], rows)  # it says PLAIN
-    return bytes(file.ended())
+    of_page = struct_field(5, [i32_field(1, rows), i32_field(2, 7), i32_field(3, 3), i32_field(4, 3)])
+    header = encode_struct([i32_field(1, 0), i32_field(2, len(content)), i32_field(3, len(content)), of_page])
+    file = ParquetBuilder({name: pl.String()})
+    file.add_row_group([ColumnChunk(b"", header, memoryview(content), (0, 3), b"x", b"x")], rows)  # it says PLAIN
+    return bytes(file.finish())
 
 
 def test_prefixes_unpack_to_a_thousand_times_their_bytes() -> None:
@@ -221,15 +225,15 @@ def test_what_no_table_of_ours_is_stored_as_is_not_read(
     content: Callable[[], bytes], complaint: str, imported: bool, whole: Archive, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=f"has a column {complaint}, which is not read"):
-        footer_of(io.BytesIO(content()))
+        read_footer(io.BytesIO(content()))
     if imported:
-        assert footer_of(io.BytesIO(content()), OF_OTHERS).rows == 2
+        assert read_footer(io.BytesIO(content()), THIRD_PARTY_STORAGE).rows == 2
     else:
         (tmp_path / "values.parquet").write_bytes(content())
         with pytest.raises(RequestError, match=complaint):
-            read_table(tmp_path / "values.parquet")
+            read_policy_table(tmp_path / "values.parquet")
     path = forged(whole, "games", content())
-    assert any(problem.file == path and complaint in problem.what for problem in verify(whole).problems)
+    assert any(problem.file == path and complaint in problem.what for problem in verify_archive(whole).problems)
     with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
         opened.sql("SELECT count(*) FROM games")
 
@@ -239,17 +243,17 @@ def test_a_table_to_be_imported_is_counted_before_it_is_read(tmp_path: Path) -> 
     path = tmp_path / "values.parquet"
     path.write_bytes(repeated(VALUE))
     with pytest.raises(RequestError, match=r"values\.parquet cannot be read: has .* would unpack to"):
-        read_table(path)
+        read_policy_table(path)
 
 
 def test_footers_say_what_readers_find() -> None:
     lists = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
     empty = parquet(pl.DataFrame(schema={"a": pl.Int8}))
     for content in (short(), lists, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
-        frame, found = pl.read_parquet(content, hive_partitioning=False), footer_of(io.BytesIO(content))
+        frame, found = pl.read_parquet(content, hive_partitioning=False), read_footer(io.BytesIO(content))
         assert found.rows == len(frame)
         assert set(frame.columns) <= set(found.columns)
-    assert footer_of(io.BytesIO(short())) == Footer(3, ("value",))
+    assert read_footer(io.BytesIO(short())) == Footer(3, ("value",))
 
 
 def test_what_is_no_parquet_file_is_said_at_once() -> None:
@@ -260,35 +264,35 @@ def test_what_is_no_parquet_file_is_said_at_once() -> None:
         with_number(short(), 3, 1)[:-30],
     ):
         with pytest.raises(ValueError, match="not a readable Parquet file"):
-            footer_of(io.BytesIO(damaged))
+            read_footer(io.BytesIO(damaged))
     for kind in (BYTE, DOUBLE, I64, BINARY, STRUCT):  # a list that claims more elements than there are bytes
         with pytest.raises(IndexError):
-            read_struct(bytes([0x10 | LIST, 0xF0 | kind]) + varint(1 << 62) + b"\0" * 20, 0, {})
+            decode_struct(bytes([0x10 | LIST, 0xF0 | kind]) + encode_varint(1 << 62) + b"\0" * 20, 0, {})
 
 
 def test_the_number_of_a_field_may_stand_beside_its_type() -> None:
-    inner = b"".join(bytes([I32]) + zigzag(number) + zigzag(9) for number in (20, 2000)) + b"\0"
+    inner = b"".join(bytes([I32]) + encode_zigzag(number) + encode_zigzag(9) for number in (20, 2000)) + b"\0"
     content = (
         bytes([0x10 | STRUCT])
         + inner
         + bytes([I32])
-        + zigzag(300)
-        + zigzag(7)
+        + encode_zigzag(300)
+        + encode_zigzag(7)
         + bytes([0x10 | I64])
-        + zigzag(8)
+        + encode_zigzag(8)
         + b"\0"
     )
-    assert read_struct(content, 0, {300: I32, 301: I64}) == ({300: 7, 301: 8}, len(content))
-    assert read_struct(content, 0, {1: {20: I32}})[0] == {1: {20: 9}}
+    assert decode_struct(content, 0, {300: I32, 301: I64}) == ({300: 7, 301: 8}, len(content))
+    assert decode_struct(content, 0, {1: {20: I32}})[0] == {1: {20: 9}}
 
 
 def test_a_column_without_the_offset_of_its_values_is_damaged() -> None:
     content = parquet(pl.DataFrame({"value": [1.0, 2.0, 3.0]}), compression="uncompressed", statistics=False)
-    rest = zigzag(4) + b"\0"  # the offset ends what is said of the column
+    rest = encode_zigzag(4) + b"\0"  # the offset ends what is said of the column
     before, offset, after = content.rpartition(bytes([0x20 | I64]) + rest)
-    assert footer_of(io.BytesIO(before + offset + after)).rows == 3
+    assert read_footer(io.BytesIO(before + offset + after)).rows == 3
     with pytest.raises(ValueError, match="its footer is damaged"):
-        footer_of(io.BytesIO(before + bytes([0x20 | I32]) + rest + after))
+        read_footer(io.BytesIO(before + bytes([0x20 | I32]) + rest + after))
 
 
 def test_any_damage_of_a_footer_is_found_or_harmless_and_never_a_hang() -> None:
@@ -299,4 +303,4 @@ def test_any_damage_of_a_footer_is_found_or_harmless_and_never_a_hang() -> None:
         for at in dice.integers(len(content) // 2, len(content) - 8, 3):
             damaged[at] = dice.integers(256)
         with suppress(ValueError):
-            assert footer_of(io.BytesIO(damaged)).rows >= 0
+            assert read_footer(io.BytesIO(damaged)).rows >= 0

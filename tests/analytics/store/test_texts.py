@@ -9,17 +9,17 @@ import unicodedata
 import polars as pl
 import pytest
 
-from analytics.questions.columns import csv_of, escaped
+from analytics.questions.columns import escape_text, to_csv
 from analytics.store.texts import (
-    HIDDEN,
-    MOST_CHARACTERS,
-    MOST_TYPED,
-    SHOWN,
-    as_line,
-    as_typed_text,
+    HIDDEN_CHARACTERS,
+    MAX_CHARACTERS,
+    MAX_TYPED,
+    MESSAGE_CHARACTERS,
     check_texts,
-    make_visible,
-    make_visible_json,
+    escape_hidden,
+    escape_hidden_json,
+    to_line,
+    to_typed_text,
 )
 
 EVERY = [chr(number) for number in range(sys.maxunicode + 1)]
@@ -29,35 +29,35 @@ JOINING = "\u200c\u200d"
 
 
 def test_what_is_hidden_is_one_set_of_characters_in_python_and_in_polars() -> None:
-    hidden = {each for each in EVERY if make_visible(each) != each}
+    hidden = {each for each in EVERY if escape_hidden(each) != each}
     assert {each for each in EVERY if unicodedata.category(each) in NEVER_SHOWN} < hidden
     assert {each for each in EVERY if unicodedata.bidirectional(each) in ("LRE", "RLE", "LRO", "RLO", "PDF")} < hidden
     assert {each for each in EVERY if unicodedata.bidirectional(each) in ("LRI", "RLI", "FSI", "PDI")} < hidden
     assert not hidden & {*JOINING, *"aé日ש✓ \u00a0\U0001f600"}
     texts = pl.Series([each for each in EVERY if not "\ud800" <= each <= "\udfff"])
-    assert {*texts.filter(texts.str.contains(f"[{HIDDEN}]"))} == hidden & {*texts}
+    assert {*texts.filter(texts.str.contains(f"[{HIDDEN_CHARACTERS}]"))} == hidden & {*texts}
 
 
 def test_whatever_is_made_visible_is_not_hidden_any_more() -> None:
     for text in ("a\x1b[31mb", "\u202e\ud800\U000e0041", "\n\t\r"):
-        assert make_visible(make_visible(text)) == make_visible(text)
-        assert make_visible(text).isprintable()
-    assert make_visible("a\x1b\n", keep="\n") == escaped("a\x1b\n") == "a\\x1b\n"
+        assert escape_hidden(escape_hidden(text)) == escape_hidden(text)
+        assert escape_hidden(text).isprintable()
+    assert escape_hidden("a\x1b\n", keep="\n") == escape_text("a\x1b\n") == "a\\x1b\n"
 
 
 def test_visible_json_is_the_same_json() -> None:
     for text in ("a\x1b", "\u202eb", "\U000e0041", "\n", "\ufeff"):
-        visible = make_visible_json(json.dumps({text: text}, ensure_ascii=False))
+        visible = escape_hidden_json(json.dumps({text: text}, ensure_ascii=False))
         assert visible.isprintable()
         assert json.loads(visible) == {text: text}
 
 
 def test_lines_and_typed_texts_are_of_limited_length() -> None:
-    assert as_line("a\nb\x1b") == "a b\\x1b"
-    assert as_line("x" * 300_000) == "x" * SHOWN + "…"
-    assert len(as_line("\x1b" * 300_000)) == SHOWN + 1
-    assert len(as_typed_text("x" * (MOST_TYPED + 1))) == MOST_TYPED
-    assert as_typed_text("a\n\tb\x1b") == "a\n\tb\\x1b"
+    assert to_line("a\nb\x1b") == "a b\\x1b"
+    assert to_line("x" * 300_000) == "x" * MESSAGE_CHARACTERS + "…"
+    assert len(to_line("\x1b" * 300_000)) == MESSAGE_CHARACTERS + 1
+    assert len(to_typed_text("x" * (MAX_TYPED + 1))) == MAX_TYPED
+    assert to_typed_text("a\n\tb\x1b") == "a\n\tb\\x1b"
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_lines_and_typed_texts_are_of_limited_length() -> None:
         ({"command": ["b\n"]}, "has characters that are not shown"),
         ({"learned": {"learned": {"command": "b\n"}}}, "has characters that are not shown"),
         ({"command": "b\x1b"}, "has characters that are not shown"),
-        ({"a": "b" * (MOST_CHARACTERS + 1)}, "goes on for 65,537 characters, and a text has at most 65,536"),
-        ({"command": "b" * (MOST_TYPED + 1)}, "goes on for 1,048,577 characters"),
-        ({"command": "a\n\tb", "learned": {"command": "c\n"}, "x": ["y" * MOST_CHARACTERS, 1, None]}, ""),
+        ({"a": "b" * (MAX_CHARACTERS + 1)}, "goes on for 65,537 characters, and a text has at most 65,536"),
+        ({"command": "b" * (MAX_TYPED + 1)}, "goes on for 1,048,577 characters"),
+        ({"command": "a\n\tb", "learned": {"command": "c\n"}, "x": ["y" * MAX_CHARACTERS, 1, None]}, ""),
     ],
 )
 def test_texts_are_lines_but_those_that_were_typed(values: object, complaint: str) -> None:
@@ -85,4 +85,4 @@ def test_texts_are_lines_but_those_that_were_typed(values: object, complaint: st
 
 def test_a_table_of_texts_holds_nothing_hidden() -> None:
     frame = pl.DataFrame({"a\u200b": ["b\u2060", "c\nd"]})
-    assert csv_of(frame).decode() == 'a\\u200b\nb\\u2060\n"c\nd"\n'
+    assert to_csv(frame).decode() == 'a\\u200b\nb\\u2060\n"c\nd"\n'

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from analytics import open_archive
-from analytics.statistics.tally import tally
+from analytics.statistics.tally import tally_by_pairing
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, write_slices
-from analytics.store.ranges import StoredRange, parts
+from analytics.store.ranges import StoredRange, split_into_files
 from analytics.tables.derived.tables import index_runs
-from analytics.tables.upkeep.garbage import remove, remove_replaced, unneeded_files
-from analytics.tables.upkeep.rolling import STORED, compact, roll_up, small
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
+from analytics.tables.upkeep.rolling import STORED_TABLES, build_small_condition, compact_run, compact_tables
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError
 from tests.analytics.naive_games import RUN_ID, cut, games_of_seed, record, store_span
 
@@ -49,7 +49,7 @@ class StoppedError(Exception):
 def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
     """Let so many files be written or removed inside the context, and no more."""
     left, backend = itertools.count(writes, -1), archive.backend
-    put, take = Archive.put, backend.remove
+    put, take = Archive.write_file, backend.remove
 
     def write(self: Archive, path: PurePath, content: bytes) -> None:
         if next(left) <= 0:
@@ -72,7 +72,7 @@ def fingerprint(unit: int, seed: int) -> int:
     """The fingerprint of the games of one unit, of one seed."""
     from tests.analytics.store.test_blocks import slow_fingerprint
 
-    blocks = [cut(block, record().line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
+    blocks = [cut(block, record().unit_line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
     return sum(slow_fingerprint(block) for block in blocks) % MODULUS
 
 
@@ -82,12 +82,12 @@ def honest_units(name: str, first: int, end: int, total: int, files: Callable[[]
     if total == sum(fingerprint(unit, HONEST) for unit in range(first, end)) % MODULUS:
         return frozenset(range(first, end))
     archive = files()
-    stored = next(file for file in archive.found("games", RUN_ID) if file.name == name)
-    games, line = read_games(archive, RUN_ID, stored), record().line
+    stored = next(file for file in archive.list_files("games", RUN_ID) if file.name == name)
+    games, line = read_games(archive, RUN_ID, stored), record().unit_line
     return frozenset(
         unit
         for unit in range(first, end)
-        if games.within(line, unit, unit + 1).fingerprint == fingerprint(unit, HONEST)
+        if games.select_units(line, unit, unit + 1).fingerprint == fingerprint(unit, HONEST)
     )
 
 
@@ -103,11 +103,11 @@ class TwoArchives(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.archives = [Archive.open(self.folder / name, create=True) for name in "ab"]
-        self.listings = [[Archive(archive.root).ranges(RUN_ID)] for archive in self.archives]
+        self.listings = [[Archive(archive.root).list_effective_ranges(RUN_ID)] for archive in self.archives]
         self.counted, self.honest = [frozenset[int](), frozenset[int]()], [frozenset[int](), frozenset[int]()]
         self.is_forged = False
         for archive in self.archives:
-            archive.save_run(record(games=1))
+            archive.write_run(record(games=1))
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -117,7 +117,7 @@ class TwoArchives(RuleBasedStateMachine):
     def play(self, number: int, pairs: int, most: int, writes: int, seed: int) -> None:
         archive, dice, total = self.archives[number], random.Random(seed), 3 * pairs
         held = dice.choice(self.listings[number])
-        spans = [span for gap in held.missing(total) for span in parts(*gap, total, most)]
+        spans = [span for gap in held.list_gaps(total) for span in split_into_files(*gap, total, most)]
         dice.shuffle(spans)
         with stopped_after(archive, writes):
             for span in spans:
@@ -128,23 +128,23 @@ class TwoArchives(RuleBasedStateMachine):
     def copy(self, number: int, seed: int, share: float) -> None:
         """As rsync does: files in any order, and not all of them."""
         source, target, dice = self.archives[1 - number], self.archives[number], random.Random(seed)
-        games = [file for file in source.found("games", RUN_ID) if dice.random() < share]
+        games = [file for file in source.list_files("games", RUN_ID) if dice.random() < share]
         for stored in games:
             for table in TABLES:
-                for file in source.found(table, RUN_ID):
+                for file in source.list_files(table, RUN_ID):
                     path = source.folder(table, RUN_ID) / file.name
                     if file[:3] == stored[:3]:
-                        target.put(target.folder(table, RUN_ID) / file.name, source.backend.read(path))
+                        target.write_file(target.folder(table, RUN_ID) / file.name, source.backend.read(path))
 
     @rule(number=NUMBER, writes=WRITES, most=st.sampled_from([8, 64, 1000]))
     def join_files(self, number: int, writes: int, most: int) -> None:
         archive = self.archives[number]
         with stopped_after(archive, writes):
             if most == 1000:
-                compact(archive, RUN_ID)
+                compact_run(archive, RUN_ID)
             else:
                 write_slices(archive, RUN_ID)
-                roll_up(archive, archive.known_run(RUN_ID), STORED, small(2, most))
+                compact_tables(archive, archive.load_run(RUN_ID), STORED_TABLES, build_small_condition(2, most))
 
     @rule(number=NUMBER, writes=WRITES)
     def write_what_was_cut(self, number: int, writes: int) -> None:
@@ -161,13 +161,13 @@ class TwoArchives(RuleBasedStateMachine):
         archive = self.archives[number]
         with stopped_after(archive, writes):
             if every:
-                remove(archive, unneeded_files(archive), 0)
+                remove_unneeded_files(archive, list_unneeded_files(archive), 0)
             else:
-                remove_replaced(archive, RUN_ID, 0)
+                remove_replaced_files(archive, RUN_ID, 0)
 
     @rule(number=NUMBER)
     def list_files(self, number: int) -> None:
-        self.listings[number].append(Archive(self.archives[number].root).ranges(RUN_ID))
+        self.listings[number].append(Archive(self.archives[number].root).list_effective_ranges(RUN_ID))
 
     @rule(number=NUMBER, first=st.integers(0, UNITS - 1), size=st.integers(1, 40))
     def forge(self, number: int, first: int, size: int) -> None:
@@ -181,14 +181,14 @@ class TwoArchives(RuleBasedStateMachine):
             self._look(number, Archive(self.archives[number].root))
 
     def _look(self, number: int, archive: Archive) -> None:
-        files, ranges = archive.found("games", RUN_ID), archive.ranges(RUN_ID)
+        files, ranges = archive.list_files("games", RUN_ID), archive.list_effective_ranges(RUN_ID)
         units = [unit for stored in ranges for unit in range(stored.first, stored.end)]
         assert units == sorted({unit for file in files for unit in range(file.first, file.end)})
         assert self.counted[number] <= frozenset(units)
         self.counted[number] = frozenset(units)
         honest = frozenset[int]()
         for file in files:
-            archive.path("plies", RUN_ID, file)  # raises if it was removed
+            archive.find_path("plies", RUN_ID, file)  # raises if it was removed
             honest |= honest_units(file.name, file.first, file.end, file.fingerprint, lambda: archive)
         assert self.honest[number] <= honest
         self.honest[number] = honest
@@ -199,11 +199,11 @@ class TwoArchives(RuleBasedStateMachine):
     def ask(self, number: int) -> None:
         """Everything that reads games reads each of them once."""
         archive = Archive(self.archives[number].root)
-        ranges, line = archive.ranges(RUN_ID), record().line
+        ranges, line = archive.list_effective_ranges(RUN_ID), record().unit_line
         assert [read_games(archive, RUN_ID, stored).fingerprint for stored in ranges] == [
             stored.fingerprint for stored in ranges
         ]
-        games = line.games_in(stored[:2] for stored in ranges)
+        games = line.count_games(stored[:2] for stored in ranges)
         tallies = read_tallies(archive, [RUN_ID])[RUN_ID]
         assert sum(found.games for found in tallies.values()) == games
         with open_archive(archive.root, check=False) as opened:
@@ -213,7 +213,7 @@ class TwoArchives(RuleBasedStateMachine):
             assert opened.plies().collect().height == opened.sql("SELECT count(*) FROM plies").item()
             assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.plies().collect().height or None)
         # A larger file of a writer with an old listing hides the index of its parts until that is made again.
-        problems = [problem.what for problem in verify(archive).problems if INDEX_AGAIN not in problem.what]
+        problems = [problem.what for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.what]
         if not self.is_forged:
             assert problems == []
             blocks = [
@@ -222,7 +222,7 @@ class TwoArchives(RuleBasedStateMachine):
                 for block in games_of_seed(HONEST, PAIRS)
                 if (part := cut(block, line, stored[:2])).pairs
             ]
-            assert tallies == tally(blocks)
+            assert tallies == tally_by_pairing(blocks)
 
 
 def run(histories: int, steps: int) -> None:
@@ -250,12 +250,12 @@ def test_units_that_count_are_those_in_files_in_a_thousand_histories() -> None:
 
 def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path, create=True)
-    archive.save_run(record())
+    archive.write_run(record())
     first, second = (store_span(archive, span, games_of_seed(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
-    assert [stored[:2] for stored in archive.ranges(RUN_ID)] == [first[:2], (20, 30)]
-    path = archive.path("plies", RUN_ID, second)
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [first[:2], (20, 30)]
+    path = archive.find_path("plies", RUN_ID, second)
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
     with pytest.raises(FailureError, match="has other bytes"):
-        Archive(tmp_path).ranges(RUN_ID)
-    assert any(str(path) in problem.what for problem in verify(Archive(tmp_path)).problems)
-    assert StoredRange(*second) in archive.found("games", RUN_ID)
+        Archive(tmp_path).list_effective_ranges(RUN_ID)
+    assert any(str(path) in problem.what for problem in verify_archive(Archive(tmp_path)).problems)
+    assert StoredRange(*second) in archive.list_files("games", RUN_ID)

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from analytics.statistics.tally import tally
+from analytics.statistics.tally import tally_by_pairing
 from analytics.store.archive import Archive
 from analytics.store.files import local
-from analytics.store.files.backend import TEMPORARY, location_of
+from analytics.store.files.backend import TEMPORARY_PREFIX, parse_location
 from analytics.store.range_files import read_games, read_tallies, write_slices
-from analytics.store.ranges import parts
+from analytics.store.ranges import split_into_files
 from analytics.tables.derived.tables import TALLIES_TABLE
-from analytics.tables.upkeep.garbage import remove, remove_replaced, unneeded_files
-from analytics.tables.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
+from analytics.tables.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, compact_tables
+from analytics.tables.verify.archive import verify_archive
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
@@ -52,14 +52,16 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
     As if each part were of a command that asks for another number of games, so that files overlap. Games that cannot be
     repeated have one such command.
     """
-    archive, blocks = Archive.open(location_of(root)), games_of(luck)
+    archive, blocks = Archive.open(parse_location(root)), games_of(luck)
 
     def play(number: int) -> None:
         dice = random.Random(f"{seed} {number}")
-        while archive.ranges(OTHER.run_id).missing(UNITS):
+        while archive.list_effective_ranges(OTHER.run_id).list_gaps(UNITS):
             total = UNITS if luck else dice.choice((UNITS, dice.randrange(1, UNITS)))
-            for gap in dice.sample(gaps := archive.ranges(OTHER.run_id).missing(total), min(1, len(gaps))):
-                span = dice.choice([*parts(*gap, total, dice.choice((1, 2, 4, 8)))])
+            for gap in dice.sample(
+                gaps := archive.list_effective_ranges(OTHER.run_id).list_gaps(total), min(1, len(gaps))
+            ):
+                span = dice.choice([*split_into_files(*gap, total, dice.choice((1, 2, 4, 8)))])
                 store_span(archive, span, blocks, OTHER.run_id)
         write_slices(archive, OTHER.run_id)
 
@@ -70,14 +72,14 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
 def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event | None = None) -> None:
     """Roll files up, at random, and remove what was replaced, until somebody ends this process or says so."""
     del threads, luck
-    archive, dice = Archive.open(location_of(root)), random.Random(seed)
+    archive, dice = Archive.open(parse_location(root)), random.Random(seed)
     while ended is None or not ended.is_set():
         with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
             write_slices(archive, OTHER.run_id)
-            roll_up(archive, OTHER, TABLES, lambda _children: dice.random() < 0.3)
-        remove_replaced(archive, OTHER.run_id, LISTING_SECONDS)
+            compact_tables(archive, OTHER, TABLES, lambda _children: dice.random() < 0.3)
+        remove_replaced_files(archive, OTHER.run_id, LISTING_SECONDS)
         with suppress(FileNotFoundError):
-            remove(archive, unneeded_files(archive), GC_SECONDS)
+            remove_unneeded_files(archive, list_unneeded_files(archive), GC_SECONDS)
         time.sleep(0.02)
 
 
@@ -99,7 +101,7 @@ def ended(processes: list[Any]) -> Iterator[None]:
 
 def look(archive: Archive, least: int) -> int:
     """What a reader sees at any moment: never less than before. Returns the number of units."""
-    ranges = archive.ranges(OTHER.run_id)
+    ranges = archive.list_effective_ranges(OTHER.run_id)
     assert ranges.units >= least
     for stored in random.Random(least).sample([*ranges], min(2, len(ranges))):
         found = read_games(archive, OTHER.run_id, stored)
@@ -110,17 +112,17 @@ def look(archive: Archive, least: int) -> int:
 
 def assert_whole(archive: Archive, same: bool = True) -> None:
     """Each unit is there once, whoever wrote it, and what was replaced can be removed."""
-    ranges = archive.ranges(OTHER.run_id)
-    assert (ranges.covered, ranges.units) == ([(0, UNITS)], UNITS)
-    assert verify(archive).problems == []
+    ranges = archive.list_effective_ranges(OTHER.run_id)
+    assert (ranges.covered_ranges, ranges.units) == ([(0, UNITS)], UNITS)
+    assert verify_archive(archive).problems == []
     if same:
         assert ranges.fingerprint == sum(one_thread().values()) % (1 << 64)
-        assert read_tallies(archive, [OTHER.run_id])[OTHER.run_id] == tally(games_of())
-    remove_replaced(archive, OTHER.run_id, 0.0)
-    assert archive.ranges(OTHER.run_id).fingerprint == ranges.fingerprint
-    left = [file for file in unneeded_files(archive) if TEMPORARY not in file.path.name]
+        assert read_tallies(archive, [OTHER.run_id])[OTHER.run_id] == tally_by_pairing(games_of())
+    remove_replaced_files(archive, OTHER.run_id, 0.0)
+    assert archive.list_effective_ranges(OTHER.run_id).fingerprint == ranges.fingerprint
+    left = [file for file in list_unneeded_files(archive) if TEMPORARY_PREFIX not in file.path.name]
     assert left == []
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
 
 
 def one_thread() -> dict[int, int]:
@@ -135,10 +137,10 @@ def test_processes_with_threads_store_each_pair_once_while_others_compact_and_re
     archive: Archive, others: int
 ) -> None:
     """This process writes, too, as soon as another one has begun."""
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     racing, done = [process(write, archive, seed) for seed in range(others)], Event()
     with ended(racing), ThreadPoolExecutor(2) as beside:
-        while not archive.ranges(OTHER.run_id) and racing[0].is_alive():
+        while not archive.list_effective_ranges(OTHER.run_id) and racing[0].is_alive():
             time.sleep(0.01)
         writing = beside.submit(write, str(archive.root), others, 2)
         compacting, units = beside.submit(compact, str(archive.root), 0, ended=done), 0
@@ -157,7 +159,7 @@ def test_processes_with_threads_store_each_pair_once_while_others_compact_and_re
 @pytest.mark.parametrize("luck", [False, True], ids=["repeatable", "other games each time"])
 def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: Archive, luck: bool) -> None:
     """If games cannot be repeated, two writers write different ones: then tables still belong together."""
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     dice, end, kills, seeds = random.Random(5), time.monotonic() + 60, 0, iter(range(10**6))
 
     def begin(number: int) -> Any:
@@ -183,10 +185,10 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
 
 def settle(archive: Archive) -> None:
     """Remove the games that contradict those that count, as ``verify`` advises, and what came with them."""
-    for problem in verify(archive).problems:
+    for problem in verify_archive(archive).problems:
         assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.what
         archive.backend.remove(problem.file)
-    remove(archive, unneeded_files(archive), 0.0)
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0.0)
 
 
 # A disk that refuses.
@@ -252,12 +254,12 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
         store_span(archive, span, blocks)
     assert next(steps) == min(sync, 6) + 1  # two syncs a file: its bytes, and its name
     monkeypatch.undo()
-    assert archive.ranges(RUN_ID).units == (24 if sync <= 5 else 32)
-    assert not verify(archive).problems
+    assert archive.list_effective_ranges(RUN_ID).units == (24 if sync <= 5 else 32)
+    assert not verify_archive(archive).problems
     store_span(archive, span, blocks)
-    assert archive.ranges(RUN_ID).units == 32
-    assert not verify(archive).problems
-    assert unneeded_files(archive) == []
+    assert archive.list_effective_ranges(RUN_ID).units == 32
+    assert not verify_archive(archive).problems
+    assert list_unneeded_files(archive) == []
 
 
 def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +272,8 @@ def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(local, "sync_folder", note)
     archive = Archive.open(tmp_path / "deep" / "archive", create=True)
-    archive.save_run(OTHER)
-    archive.save_run(record())
+    archive.write_run(OTHER)
+    archive.write_run(record())
     store_span(archive, (0, 24))
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {path.parent for path in made} <= set(synced)
@@ -285,8 +287,8 @@ def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def other_first(folder: Path) -> list[str]:
         monkeypatch.undo()
-        Archive.open(root, create=True).save_run(OTHER)
+        Archive.open(root, create=True).write_run(OTHER)
         return list_folder(folder)
 
     monkeypatch.setattr(os, "listdir", other_first)
-    assert [run.run_id for run in Archive.open(root, create=True).runs()] == [OTHER.run_id]
+    assert [run.run_id for run in Archive.open(root, create=True).load_runs()] == [OTHER.run_id]

@@ -15,26 +15,26 @@ from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.jit import kernel, uint64
 from quarto.notation import parse_position
-from quarto.observations import encoded_turns
-from quarto.perft import boards_of_keys, layers_of_keys, perft
-from quarto.position import EMPTY, Position, board, from_plies
+from quarto.observations import encode_legal_turns
+from quarto.perft import decode_board_keys, generate_key_layers, perft
+from quarto.position import EMPTY, Position, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
+from quarto.solver.late import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
 from quarto.solver.solver import ILLEGAL, Solver
 from quarto.solver.table import (
-    BUCKET,
+    BUCKET_WORDS,
     DRAW,
     DRAWN,
-    FULLEST,
     LOST,
+    MAX_LOAD,
     PROOF_BITS,
     WIN,
     WON,
-    base_bytes,
-    base_of,
-    proven_in_base,
+    build_tablebase_index,
+    find_base_proof,
+    tablebase_index_bytes,
 )
-from quarto.symmetry import symmetries
+from quarto.symmetry import build_symmetries
 from tests.marks import seldom
 from tests.naive import PRESETS, has_line, winning_cells
 from tests.naive_solver import solve_position, turns_of
@@ -49,9 +49,9 @@ def live_positions(rules: Rules, pieces: int, count: int, seed: int) -> list[Pos
     while len(found) < count:
         order, cells = dice.sample(range(16), 16), dice.sample(range(16), pieces)
         plies = list(zip(order, cells, strict=False))
-        if not has_line(board(from_plies(plies)), rules):
+        if not has_line(board(position_from_plies(plies)), rules):
             before_gift = rules.mover_chooses or pieces == 16 or len(found) % 4 == 0
-            found.append(from_plies(plies, NONE if before_gift else order[pieces]))
+            found.append(position_from_plies(plies, NONE if before_gift else order[pieces]))
     return found
 
 
@@ -74,9 +74,9 @@ def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: st
 def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> None:
     rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)
     positions = [each for pieces in (9, 12, 15) for each in live_positions(rules, pieces, 12, 3)]
-    batch = Batch.of(positions)
+    batch = Batch.from_positions(positions)
     values = solver.turn_values(batch)
-    assert np.array_equal(values != ILLEGAL, encoded_turns(batch, rules)[1])
+    assert np.array_equal(values != ILLEGAL, encode_legal_turns(batch, rules)[1])
     for position, row in zip(positions, values, strict=True):
         for turn in solver.turns(position, distance=False):
             cell, gift = (16 if each == NONE else each for each in (turn.cell, turn.gift))
@@ -85,14 +85,14 @@ def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> N
 
 def images(position: Position, rules: Rules, dice: random.Random) -> Position:
     """The position under a random symmetry of cells and pieces."""
-    cells = symmetries(rules).cells
+    cells = build_symmetries(rules).cells
     permutation, order, constant = cells[dice.randrange(len(cells))], dice.sample(range(4), 4), dice.randrange(16)
 
     def moved(piece: int) -> int:
         return sum(((piece ^ constant) >> a & 1) << order[a] for a in range(4))
 
     on_board = [(moved(piece), int(permutation[cell])) for cell, piece in enumerate(board(position)) if piece != NONE]
-    return from_plies(on_board, NONE if position.hand == NONE else moved(position.hand))
+    return position_from_plies(on_board, NONE if position.hand == NONE else moved(position.hand))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -178,8 +178,8 @@ def test_positions_with_at_most_six_empty_cells(name: str) -> None:
                 continue
             value, asked = solve_position(position, rules).value, asked + 1
             words = uint64(position.lanes), position.occupied, position.available, position.hand
-            assert can_place_late(*words, WIN, rules.tables) == (value == 1), position
-            assert can_place_late(*words, DRAW, rules.tables) == (value >= 0), position
+            assert can_place_in_endgame(*words, WIN, rules.tables) == (value == 1), position
+            assert can_place_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
     assert asked > 5
 
 
@@ -195,7 +195,7 @@ def wins_at_once(position: Position, piece: int, rules: Rules) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> None:
     rules, asked = PRESETS[name], 0
-    for position in live_positions(rules, CELLS - LATE_CELLS, boards, 8):
+    for position in live_positions(rules, CELLS - ENDGAME_CELLS, boards, 8):
         if position.hand != NONE:
             position = position._replace(hand=NONE, available=position.available | 1 << position.hand)  # noqa: PLW2901
         safe = [piece for piece in gifts(position) if not wins_at_once(position, piece, rules)]
@@ -203,8 +203,8 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> No
             continue
         value, asked = solve_position(position, rules).value, asked + 1
         words = uint64(position.lanes), position.occupied, position.available, sum(1 << piece for piece in safe)
-        assert can_give_late(*words, WIN, rules.tables) == (value == 1), position
-        assert can_give_late(*words, DRAW, rules.tables) == (value >= 0), position
+        assert can_give_in_endgame(*words, WIN, rules.tables) == (value == 1), position
+        assert can_give_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
     assert asked >= boards // 5
 
 
@@ -213,17 +213,17 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> No
 
 @kernel()
 def proofs_of(keys: NDArray[np.uint64], search: Any) -> list[int]:
-    return [proven_in_base(key << uint64(PROOF_BITS), search) for key in keys]
+    return [find_base_proof(key << uint64(PROOF_BITS), search) for key in keys]
 
 
 def test_every_board_is_found_though_many_buckets_are_full_and_no_other_one_is() -> None:
     dice = np.random.default_rng(1)
     keys = dice.choice(1 << 38, 6500, replace=False).astype(np.uint64)
     inside, outside, values = keys[:3250], keys[3250:], dice.integers(-1, 2, 3250).astype(np.int8)
-    base = base_of(inside, values, 6)
-    assert (base.pieces, base.words.nbytes) == (6, base_bytes(3250))
-    assert 0.7 < len(inside) / len(base.words) <= FULLEST
-    assert (base.words.reshape(-1, BUCKET) != 0).all(axis=1).sum() > 100
+    base = build_tablebase_index(inside, values, 6)
+    assert (base.pieces, base.words.nbytes) == (6, tablebase_index_bytes(3250))
+    assert 0.7 < len(inside) / len(base.words) <= MAX_LOAD
+    assert (base.words.reshape(-1, BUCKET_WORDS) != 0).all(axis=1).sum() > 100
     solver = Solver(CLASSIC, 0.0, base)
     _, search = solver.state
     assert proofs_of(inside, search) == [{1: WON, 0: DRAWN, -1: LOST}[value] for value in values.tolist()]
@@ -232,12 +232,12 @@ def test_every_board_is_found_though_many_buckets_are_full_and_no_other_one_is()
 
 def test_layers_hold_every_canonical_live_board_once_in_order() -> None:
     for rules in PRESETS.values():
-        layers = list(layers_of_keys(rules, 4))
+        layers = list(generate_key_layers(rules, 4))
         assert [len(keys) for keys in layers] == [layer.canonical_live_boards for layer in perft(rules, 4)]
         for pieces, keys in enumerate(layers):
             assert (np.diff(keys.astype(np.int64)) > 0).all()
-            lanes, occupied = boards_of_keys(keys, rules)
+            lanes, occupied = decode_board_keys(keys, rules)
             assert set(np.bitwise_count(occupied).tolist()) == {pieces}
-            forms = canonical_forms(lanes, occupied, np.full(len(keys), NONE, np.int8), symmetries(rules))
+            forms = canonical_forms(lanes, occupied, np.full(len(keys), NONE, np.int8), build_symmetries(rules))
             assert np.array_equal(forms[0], lanes)
             assert np.array_equal(forms[1], occupied)

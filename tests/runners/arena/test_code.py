@@ -15,18 +15,24 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.questions.head_to_head import head_to_head
+from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.selection import GameFilter
-from analytics.report.reported_games import reported_games
+from analytics.report.reported_games import select_report_data
 from analytics.report.sections.lengths import lengths_frame
-from analytics.report.sections.runs import runs
+from analytics.report.sections.runs import build_runs_section
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
-from runners.arena.code import PLAYING_MODULES, code_by, code_of, differences, version
+from runners.arena.code import (
+    PLAYING_MODULES,
+    build_class_code_record,
+    build_code_record,
+    describe_differences,
+    project_version,
+)
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.config.agents import agent_named
-from runners.config.options import user_config_dir
+from runners.config.agents import agent_from_label
+from runners.config.options import use_config_dir
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena, Result
 
@@ -64,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def code(*agents: AgentSpec, learner: int | None = None) -> dict[str, Any]:
     spec = RunSpec(CLASSIC, agents, ((0, len(agents) - 1),), seed=1, opening_plies=0, learner=learner)
-    return code_of(spec, [agent.build() for agent in agents])
+    return build_code_record(spec, [agent.build() for agent in agents])
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, set[str]]:
@@ -111,7 +117,11 @@ def test_what_an_agent_does_not_use_changes_nothing(folder: Path) -> None:
     edit(folder / "code_neighbour_of_mine.py")
     (folder.parent / "random.bin").write_text("x")
     assert code(MINE, RANDOM) == before
-    assert before["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == version()
+    assert (
+        before["version"]
+        == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+        == project_version()
+    )
     assert code(MINE, RANDOM)["agents"]["random"] == code(RANDOM)["agents"]["random"]
     assert code(MINE, RANDOM)["fingerprint"] != code(RANDOM)["fingerprint"]
     assert code(replace(MINE, params={"table": "x" * 5000, "parts": ["a\0b", 3, None, True]}))  # no paths
@@ -124,7 +134,7 @@ def test_an_agent_has_the_same_code_in_a_training_as_in_any_run(folder: Path) ->
 
 
 def test_an_agent_within_a_parameter_counts_too(folder: Path) -> None:
-    oracle = AgentSpec("oracle", "agents.oracle.Oracle", {"below": MINE.as_mapping()}, trusted=True)
+    oracle = AgentSpec("oracle", "agents.oracle.Oracle", {"below": MINE.to_record()}, trusted=True)
     before = code(oracle, RANDOM)
     edit(folder / "code_helper_of_mine.py")
     assert changed(before, code(oracle, RANDOM)) == (True, {"oracle"})
@@ -138,9 +148,9 @@ def test_data_that_is_not_there_is_refused_in_one_line(named: str, folder: Path)
 
 def test_no_class_is_imported_to_find_its_code(folder: Path) -> None:
     (folder / "code_never_imported.py").write_text("raise SystemExit\n")
-    before = code_by(["code_never_imported.Any", None, 7], learning=False)
+    before = build_class_code_record(["code_never_imported.Any", None, 7], learning=False)
     edit(folder / "code_never_imported.py")
-    assert code_by(["code_never_imported.Any"], learning=False) != before
+    assert build_class_code_record(["code_never_imported.Any"], learning=False) != before
     assert "code_never_imported" not in sys.modules
     assert set(before) == {"version", "fingerprint", "python", "numba", "numpy"}
 
@@ -170,8 +180,8 @@ def declaring(folder: Path, tmp_path: Path) -> Path:
 
 
 def declared(folder: Path, label: str = "mine") -> dict[str, Any]:
-    with user_config_dir(folder):
-        return code(agent_named(label, trusted=True), RANDOM)
+    with use_config_dir(folder):
+        return code(agent_from_label(label, trusted=True), RANDOM)
 
 
 @pytest.mark.parametrize("label", ["mine", "over"])
@@ -200,7 +210,7 @@ def test_a_changed_file_is_named_and_the_agent_is_not_given_the_key(
 ) -> None:
     words = ("run", "--config-dir", str(declaring), "agent@a=mine", "agent@b=random", "games=2")
     assert qarena(*words).code == 0
-    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     assert set(record.code["files"]["mine"]) == {*FILES}
     assert record.labels == ("mine", "random")
     edit(declaring / "model/layer.bin")
@@ -233,7 +243,7 @@ def test_an_edit_that_changes_no_game_is_an_upgrade(
 ) -> None:
     (folder / "code_helper_of_mine.py").write_text(f"{HELPER}\n# a remark\n")
     found = edited()
-    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     assert "Nothing to play" in found.out
     (note,) = (line for line in found.err.splitlines() if "other code" in line)
     assert note.endswith("20 games were played again and are the same, so it goes on")
@@ -243,7 +253,7 @@ def test_an_edit_that_changes_no_game_is_an_upgrade(
     assert "60" in shown.out
     assert "@" not in shown.out  # one agent, although its code has two fingerprints
     assert "codes" not in shown.err
-    (record, _) = Archive.open(tmp_path / "data/archive").runs()
+    (record, _) = Archive.open(tmp_path / "data/archive").load_runs()
     assert record.code["extended_by"] == [*record.code["same_games"]]
 
 
@@ -252,7 +262,7 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     edited: Callable[..., Result], tmp_path: Path
 ) -> None:
     found = edited()
-    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     assert found.refusal.startswith(f"error: run {record.run_id} was begun by other code (mine changed; ")
     assert "), and this code plays game " in found.refusal
     assert found.err.endswith("other_code=extend goes on with its games all the same\n")
@@ -262,13 +272,13 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     assert "was begun by other code (mine changed; " in shown.err
     assert "its games count as if this code had played them" in shown.err
     assert edited("archive.other_code=extend", "games=40").code == 0
-    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     (more,) = record.code["extended_by"]
     assert more != record.code["fingerprint"]
-    assert differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
+    assert describe_differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
     assert edited("games=40").code == 2
     with open_archive(tmp_path / "data/archive") as opened:
-        (note,) = head_to_head(opened).notes
+        (note,) = compute_head_to_head(opened).notes
     assert note == f"run {record.run_id} has games of several codes under one label: other code extended it"
 
 
@@ -277,22 +287,22 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
 ) -> None:
     assert edited("archive.other_code=new").code == 0
     root = tmp_path / "data/archive"
-    codes = {record.run_id: record.code["agents"] for record in Archive.open(root).runs()}
+    codes = {record.run_id: record.code["agents"] for record in Archive.open(root).load_runs()}
     shown = sorted(f"mine@{agents['mine'][:6]}" for agents in codes.values())
     assert len({agents["random"] for agents in codes.values()}) == 1
     with open_archive(root) as opened:
         for where in (None, "winner >= -1"):
-            met = head_to_head(opened, GameFilter(where))
+            met = compute_head_to_head(opened, GameFilter(where))
             assert sorted((result.first, result.second, result.games) for result in met.results) == [
                 (label, "random", 20) for label in shown
             ]
             (note,) = met.notes
             assert note == f"'mine' was played by 2 codes, shown as {' and '.join(shown)}: --run chooses runs of one"
-        (alone,) = head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
-        chosen = reported_games(opened)
+        (alone,) = compute_head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
+        chosen = select_report_data(opened)
         assert set(chosen.agents) == {*shown, "random"}
         assert set(lengths_frame(chosen)["agent"]) == {*shown, "random"}
-        assert "'mine' was played by 2 codes" in runs(chosen).note.replace("&#39;", "'")
+        assert "'mine' was played by 2 codes" in build_runs_section(chosen).note.replace("&#39;", "'")
     assert alone.first == "mine"
     for command in ("rate", "crosstable"):
         found = qarena(command)

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agents.base.agent import Agent
-from agents.base.player import lift
+from agents.base.player import build_player
 from agents.dumb import Dumb
 from agents.random import Random
 from agents.rule_based import RuleBased
@@ -22,7 +22,7 @@ from agents.semi_random import SemiRandom
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView, PositionView
-from runners.arena.engine import BatchEngine, Leg, Order
+from runners.arena.engine import BatchEngine, BlockHalf, PairRange
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View
@@ -53,8 +53,8 @@ def engine(
     return BatchEngine(rules, agents, labels, seats, seed, run, opening_plies)
 
 
-def every_pairing(engine: BatchEngine, pairs: int, first_pair: int = 0) -> list[Order]:
-    return [Order(pairing, first_pair, pairs) for pairing in range(len(engine.pairings))]
+def every_pairing(engine: BatchEngine, pairs: int, first_pair: int = 0) -> list[PairRange]:
+    return [PairRange(pairing, first_pair, pairs) for pairing in range(len(engine.pairings))]
 
 
 def check_against_twins(engine: BatchEngine, twins: Sequence[naive.Player], pairs: int) -> list[Outcome]:
@@ -91,7 +91,7 @@ class Batched:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self.player = lift(agent, CLASSIC, "inner")
+        self.player = build_player(agent, CLASSIC, "inner")
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         for index in range(1, 20):
@@ -130,8 +130,8 @@ def test_the_three_interfaces_play_the_same_games() -> None:
 
 def test_games_of_jitted_agents_are_played_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(Leg, "take", lambda _self, turn: asked.append(turn))  # what follows if the kernel fails
-    engine(CLASSIC, [Random(), SemiRandom()]).play_block(Order(1, 0, 2))
+    monkeypatch.setattr(BlockHalf, "take", lambda _self, turn: asked.append(turn))  # what follows if the kernel fails
+    engine(CLASSIC, [Random(), SemiRandom()]).play_block(PairRange(1, 0, 2))
     assert asked == []
 
 
@@ -140,8 +140,8 @@ def test_games_depend_on_neither_threads_nor_blocks_nor_order(agents: list[Agent
     arena = engine(CLASSIC, agents, opening_plies=2)
     whole = outcomes(arena, every_pairing(arena, 20))
     parts = ((14, 6), (0, 1), (1, 13))
-    pieces = [Order(order.pairing, *part) for order in every_pairing(arena, 20) for part in parts]
-    singles = [Order(order.pairing, pair, 1) for order in every_pairing(arena, 20) for pair in range(20)]
+    pieces = [PairRange(order.pairing, *part) for order in every_pairing(arena, 20) for part in parts]
+    singles = [PairRange(order.pairing, pair, 1) for order in every_pairing(arena, 20) for pair in range(20)]
     assert outcomes(arena, pieces, threads=2) == whole
     assert outcomes(arena, pieces[::-1], threads=1) == whole
     assert outcomes(engine(CLASSIC, agents, opening_plies=2), singles, threads=2) == whole
@@ -229,37 +229,39 @@ class Walkout:
 def test_an_agent_forfeits_by_any_exception_and_ctrl_c_in_its_turn_is_the_users() -> None:
     for leaves in (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit, BaseException):
         arena = engine(CLASSIC, [Walkout(leaves), Dumb()])
-        assert {outcome.ending for outcome in outcomes(arena, [Order(1, 0, 2)]).values()} == {"forfeit_error"}
-        assert arena.misbehaviour()[0].startswith(f"agent 'agent 0' raised {leaves.__name__} (tests/")
+        assert {outcome.ending for outcome in outcomes(arena, [PairRange(1, 0, 2)]).values()} == {"forfeit_error"}
+        assert arena.describe_misbehaviour()[0].startswith(f"agent 'agent 0' raised {leaves.__name__} (tests/")
     with pytest.raises(KeyboardInterrupt):
-        engine(CLASSIC, [Walkout(KeyboardInterrupt), Dumb()]).play_block(Order(1, 0, 2))
+        engine(CLASSIC, [Walkout(KeyboardInterrupt), Dumb()]).play_block(PairRange(1, 0, 2))
 
 
 def test_an_illegal_turn_is_described_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     saboteur = Saboteur(5, Answer(cell=256 + 7, gift=-9))
     arena = engine(CLASSIC, [Dumb(), saboteur], 2)
     games = [
-        each for each in outcomes(arena, [Order(1, 0, 8), Order(2, 0, 8)]).values() if each.ending == "forfeit_illegal"
+        each
+        for each in outcomes(arena, [PairRange(1, 0, 8), PairRange(2, 0, 8)]).values()
+        if each.ending == "forfeit_illegal"
     ]
     (record,) = caplog.records
     assert record.getMessage().splitlines()[0].startswith("agent 'agent 1' answered with an illegal turn")
     assert "answered: (cell, gift) = (263, -9): cell 263 is not an empty cell and piece -9 is not among those left" in (
         caplog.text
     )
-    (line,) = arena.misbehaviour()
+    (line,) = arena.describe_misbehaviour()
     assert line.startswith(
         "agent 'agent 1' answered with an illegal turn (cell, gift) = (263, -9): cell 263 is not an "
     )
     assert line.endswith(f": {len(games)} times")
     caplog.clear()
-    outcomes(engine(CLASSIC, [Greedy(), Dumb()], 2), [Order(1, 0, 4)])  # a jitted agent
+    outcomes(engine(CLASSIC, [Greedy(), Dumb()], 2), [PairRange(1, 0, 4)])  # a jitted agent
     assert "answered: (cell, gift) = (0, 0): " in caplog.text
     assert len(caplog.records) == 1
 
 
 def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
     """The numbers of random games that were won at placement 0..16, and the number that were drawn."""
-    orders = [Order(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
+    orders = [PairRange(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
     won, drawn = np.zeros(17, np.int64), 0
     for played in engine(rules, [Random()], seed=5).play(orders, threads=2):
         decided = played.block.games.winner != NONE

@@ -18,18 +18,18 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.questions.columns import game_name
-from analytics.questions.head_to_head import head_to_head
+from analytics.questions.columns import format_game_name
+from analytics.questions.head_to_head import compute_head_to_head
 from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from runners.arena import experiment, playing, replaying
-from runners.arena.code import code_of
+from runners.arena.code import build_code_record
 from runners.arena.engine import Pace
-from runners.arena.experiment import prepare
-from runners.arena.playing import execute
-from runners.hosting.interruption import interruptible
+from runners.arena.experiment import prepare_experiment
+from runners.arena.playing import execute_request
+from runners.hosting.interruption import stop_on_signal
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher, assert_same_rows, draw_the_same_words, play, request, rows, stored_at
@@ -67,7 +67,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("whole")
     outcome = play(root, *TOURNAMENT, "threads=1")
     assert (outcome.played, outcome.interrupted) == (288, False)
-    assert len(Archive.open(root).ranges(outcome.run_id)) == 1
+    assert len(Archive.open(root).list_effective_ranges(outcome.run_id)) == 1
     return root
 
 
@@ -96,10 +96,10 @@ def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
     monkeypatch.setattr(Pace, "units", lambda _pace, _pairings: 7)
     monkeypatch.setattr(playing, "MANY_FILES", 1 << 60)
     outcome = play(tmp_path, *TOURNAMENT, *how)
-    assert len(Archive.open(tmp_path).ranges(outcome.run_id)) > 1
+    assert len(Archive.open(tmp_path).list_effective_ranges(outcome.run_id)) > 1
     assert_same_rows(rows(tmp_path), expected)
-    assert outcome.fingerprint == Archive.open(tmp_path).ranges(outcome.run_id).fingerprint
-    assert verify(Archive.open(tmp_path)).problems == []
+    assert outcome.fingerprint == Archive.open(tmp_path).list_effective_ranges(outcome.run_id).fingerprint
+    assert verify_archive(Archive.open(tmp_path)).problems == []
 
 
 @pytest.mark.parametrize(("rules", "seed"), GAMES_OF_BEFORE, ids=str)
@@ -148,9 +148,14 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
             expected[table].filter(first_of_pair).drop(counted, strict=False),
             check_dtypes=True,
         )
-    assert verify(Archive.open(root)).problems == []
+    assert verify_archive(Archive.open(root)).problems == []
     first = outcome.results[0]
-    assert (first.games, sum(first.in_seat(0)), sum(first.in_seat(1)), first.by_pairs) == (25, 25, 0, False)
+    assert (first.games, sum(first.results_in_seat(0)), sum(first.results_in_seat(1)), first.by_pairs) == (
+        25,
+        25,
+        0,
+        False,
+    )
 
 
 def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(whole: Path) -> None:
@@ -251,7 +256,7 @@ OTHER = {"fingerprint": "f" * 16, "version": "9.9"}
 def upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A run of 20 games by this code; from now on the code is another, and plays the same. Its run id."""
     run_id = play(tmp_path, "games=20").run_id
-    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | OTHER)
+    monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | OTHER)
     return run_id
 
 
@@ -278,11 +283,11 @@ def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user
             RequestError, match=rf"run {begun} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"
         ) as refused:
             play(tmp_path, f"games={games}")
-        game = rf"game {game_name(begun, 0)} \(rule_based against random\)"
+        game = rf"game {format_game_name(begun, 0)} \(rule_based against random\)"
         assert re.search(rf"{game} otherwise: ply \d was (\S+) and is now (?!\1)\S+; ", str(refused.value))
     assert_same_rows(rows(tmp_path), before)
     assert status(tmp_path, begun) == "complete"
-    assert "same_games" not in Archive.open(tmp_path).known_run(begun).code
+    assert "same_games" not in Archive.open(tmp_path).load_run(begun).code
     shown = play(tmp_path, "games=20", "archive.other_code=extend")
     assert (shown.run_id, shown.played, shown.results[0].games) == (begun, 0, 20)
     assert play(tmp_path, "games=22", "archive.other_code=extend").played == 2
@@ -302,34 +307,34 @@ def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begu
 def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     tmp_path: Path, upgraded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Archive.open(tmp_path).known_run(upgraded).code["fingerprint"]
-    (note,) = prepare(stored_at(tmp_path, request("games=20"))).request.notes
+    first = Archive.open(tmp_path).load_run(upgraded).code["fingerprint"]
+    (note,) = prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes
     assert re.fullmatch(
         rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
         "played again and are the same, so it goes on",
         note,
     )
-    assert "same_games" not in Archive.open(tmp_path).known_run(upgraded).code  # nobody has played or shown it
+    assert "same_games" not in Archive.open(tmp_path).load_run(upgraded).code  # nobody has played or shown it
     assert play(tmp_path, "games=20").played == 0
-    code = Archive.open(tmp_path).known_run(upgraded).code
+    code = Archive.open(tmp_path).load_run(upgraded).code
     assert (code["fingerprint"], [*code["same_games"]]) == (first, ["f" * 16])
     assert "extended_by" not in code  # it added no game
     with monkeypatch.context() as patch:  # the record says so: no second sample is played
         patch.setattr(replaying, "replay_sample", lambda *_: pytest.fail("a second sample"))
-        assert prepare(stored_at(tmp_path, request("games=20"))).request.notes == ()
+        assert prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
     assert play(tmp_path, "games=22").played == 2
     monkeypatch.undo()
-    assert Archive.open(tmp_path).known_run(upgraded).code["extended_by"] == ["f" * 16]
+    assert Archive.open(tmp_path).load_run(upgraded).code["extended_by"] == ["f" * 16]
     assert play(tmp_path, "games=24").played == 2  # the code that began it goes on with it, too
     with open_archive(tmp_path) as opened:
-        assert head_to_head(opened).notes == ()
+        assert compute_head_to_head(opened).notes == ()
 
 
 def test_a_run_without_games_goes_on_with_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
     stop.set()
     run_id = play(tmp_path, "games=20", stop=stop).run_id
-    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | OTHER)
+    monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | OTHER)
     assert play(tmp_path, "games=20").run_id == run_id
     assert counts(tmp_path) == {run_id: 20}
 
@@ -339,19 +344,19 @@ def test_a_run_without_games_goes_on_with_other_code(tmp_path: Path, monkeypatch
 
 def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> None:
     asked = stored_at(tmp_path, request("games=20", "seed=3"))
-    execute(asked, "qarena run games=20 seed=3", threading.Event())
-    execute(replace(asked, games=30), "qarena run games=30 seed=3", threading.Event())
-    record = Archive.open(tmp_path).run(asked.spec.run_id)
+    execute_request(asked, "qarena run games=20 seed=3", threading.Event())
+    execute_request(replace(asked, games=30), "qarena run games=30 seed=3", threading.Event())
+    record = Archive.open(tmp_path).find_run(asked.spec.run_id)
     assert record is not None
     assert (record.status, record.games, record.command) == ("complete", 30, "qarena run games=30 seed=3")
     assert record.seconds > 0
-    assert record.spec == json.loads(json.dumps(asked.spec.as_mapping()))
+    assert record.spec == json.loads(json.dumps(asked.spec.to_record()))
     assert record.rules == asked.spec.rules
 
 
 def status(root: Path, run_id: str) -> str:
     """The fields of a run's record."""
-    record = Archive.open(root).run(run_id)
+    record = Archive.open(root).find_run(run_id)
     assert record is not None
     return record.status
 
@@ -365,7 +370,7 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     stop = threading.Event()
     watcher = Watcher(stop, enough=40)
     asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
-    outcome = execute(asked, "qarena run", stop, watcher)
+    outcome = execute_request(asked, "qarena run", stop, watcher)
     assert outcome.interrupted
     assert watcher.started == [288]
     assert 40 <= outcome.played == watcher.games == len(rows(tmp_path)["games"]) < 288
@@ -403,7 +408,7 @@ class Meanwhile(Watcher):
 
 def test_games_that_another_process_was_faster_with_count_once(tmp_path: Path, expected: RESULT) -> None:
     asked = stored_at(tmp_path, request(*TOURNAMENT))
-    outcome = execute(asked, "qarena run", threading.Event(), Meanwhile(tmp_path))
+    outcome = execute_request(asked, "qarena run", threading.Event(), Meanwhile(tmp_path))
     assert not outcome.interrupted
     assert status(tmp_path, outcome.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
@@ -413,7 +418,7 @@ def test_a_run_whose_games_cannot_be_repeated_has_one_writer_at_a_time(tmp_path:
     timed = f"agents=[{{agent:random,_target_:{PLAYERS}.Dice,name:dice,turn_seconds:9}},dumb]"
     run_id = play(tmp_path, timed, "games=2").run_id
     with (
-        Archive.open(tmp_path).only_writer(run_id),
+        Archive.open(tmp_path).lock_run(run_id),
         pytest.raises(RequestError, match=f"another process plays run {run_id}"),
     ):
         play(tmp_path, timed, "games=4")
@@ -427,7 +432,7 @@ def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def work() -> None:
-        with interruptible() as stop:
+        with stop_on_signal() as stop:
             seen.append((stop.is_set(), signal.getsignal(signal.SIGINT)))
 
     thread = threading.Thread(target=work)
@@ -456,14 +461,14 @@ def test_a_store_may_list_a_file_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "LISTING_PAUSE", 0.0)
     archive = LateListings()
     held: Any = SimpleNamespace(archive=archive, run_id="0123456789ab")
-    playing._require_written(held, [(0, 16)])
+    playing._check_written(held, [(0, 16)])
     assert archive.looks == 3
     monkeypatch.setattr(playing, "LISTING_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"units 16 to 23 of run 0123456789ab were written .* are not there"):
-        playing._require_written(held, [(0, 16), (16, 24)])
+        playing._check_written(held, [(0, 16), (16, 24)])
     archive.looks = 0
     monkeypatch.setattr(playing, "LISTING_SECONDS", 60.0)
     monkeypatch.setattr(archive, "root", Path("archive"), raising=False)
     with pytest.raises(FailureError, match="units 8 to 15"):  # a folder lists what it holds
-        playing._require_written(held, [(0, 16)])
+        playing._check_written(held, [(0, 16)])
     assert archive.looks == 1

@@ -18,21 +18,21 @@ import pytest
 
 from agents.base.agent import AgentLimits
 from agents.learning.learner import Learner
-from analytics.policies.derived.dataset import Derivation
+from analytics.policies.derived.dataset import PolicyKind
 from quarto.errors import RequestError
 from quarto.sources import project_root
 from runners.arena import identities
 from runners.arena.executors.base import Executor
 from runners.arena.identities import (
-    class_path_of,
-    is_for_data,
+    is_allowed_in_data,
     is_shipped,
-    module_of,
     read_identities,
     starts_programs,
+    to_class_path,
     to_identities,
+    to_module_name,
 )
-from runners.arena.spec import AgentSpec, made_of
+from runners.arena.spec import AgentSpec, instantiate
 from runners.config.objectives import Objective
 from runners.learning.training.genetic import GeneticTrainer
 from runners.learning.training.trainer import Trainer
@@ -65,10 +65,10 @@ def test_whatever_an_archive_may_name_has_an_identity_for_good() -> None:
 def test_agents_that_start_programs_are_not_for_data() -> None:
     """Their constructors take the limits of these programs; no other one does."""
     for identity in IN_ARCHIVES.split():
-        module, _, name = class_path_of(identity).rpartition(".")
+        module, _, name = to_class_path(identity).rpartition(".")
         takes_limits = "limits" in inspect.signature(getattr(importlib.import_module(module), name)).parameters
         assert takes_limits == starts_programs(identity) == (identity in THAT_START_PROGRAMS), identity
-        assert is_for_data(identity) == (identity not in THAT_START_PROGRAMS)
+        assert is_allowed_in_data(identity) == (identity not in THAT_START_PROGRAMS)
 
 
 THAT_START_PROGRAMS = ("runners.engines.agent.Engine", "runners.polito.agent.Polito")
@@ -100,9 +100,9 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_module_may_move_without_changing_an_identity(moved: Path) -> None:
     assert read_identities(moved) == MOVED
-    assert class_path_of("agents.random.Random") == "quarto.players.Random"
-    assert module_of("agents.random.Random") == "quarto.players"
-    assert module_of("mine.Player") == "mine"
+    assert to_class_path("agents.random.Random") == "quarto.players.Random"
+    assert to_module_name("agents.random.Random") == "quarto.players"
+    assert to_module_name("mine.Player") == "mine"
     assert is_shipped("agents.random.Random")
     assert not is_shipped("quarto.players.Random")
     assert not is_shipped(["agents.random.Random"])
@@ -136,13 +136,13 @@ def spell(target: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any
 
 
 def oracle(below: Any) -> AgentSpec:
-    return AgentSpec.from_mapping(spell("agents.oracle.Oracle", {"below": below}))
+    return AgentSpec.from_record(spell("agents.oracle.Oracle", {"below": below}))
 
 
 Gate = Callable[[str], object]
 OUTER: dict[str, Gate] = {
-    "agent": lambda name: AgentSpec.from_mapping(spell(name)).build(),
-    "kind": lambda name: made_of("x", {"_target_": name}, Derivation),
+    "agent": lambda name: AgentSpec.from_record(spell(name)).build(),
+    "kind": lambda name: instantiate("x", {"_target_": name}, PolicyKind),
 }
 DEEPER: dict[str, Gate] = {
     "below": lambda name: oracle(spell(name)).build(),
@@ -152,12 +152,12 @@ DEEPER: dict[str, Gate] = {
     "agent in a process": lambda name: AgentSpec("x", name, {}, limits=AgentLimits(isolation="process")).build(),
     "agent with a clock": lambda name: AgentSpec("x", name, {}, limits=AgentLimits(turn_seconds=1.0)).build(),
     "rules of an agent": lambda name: AgentSpec("x", name, {}).choosers,
-    "policy of an agent": lambda name: AgentSpec("x", name, {"policy": "p"}).policy_parameter(),
-    "learner": lambda name: made_of("x", {"_target_": name}, Learner),
-    "trainer": lambda name: made_of("x", {"_target_": name}, Trainer),
-    "genetic trainer": lambda name: made_of("x", {"_target_": name}, GeneticTrainer),
-    "objective": lambda name: made_of("x", {"_target_": name}, Objective),
-    "executor": lambda name: made_of("x", {"_target_": name}, Executor),
+    "policy of an agent": lambda name: AgentSpec("x", name, {"policy": "p"}).find_policy_parameter(),
+    "learner": lambda name: instantiate("x", {"_target_": name}, Learner),
+    "trainer": lambda name: instantiate("x", {"_target_": name}, Trainer),
+    "genetic trainer": lambda name: instantiate("x", {"_target_": name}, GeneticTrainer),
+    "objective": lambda name: instantiate("x", {"_target_": name}, Objective),
+    "executor": lambda name: instantiate("x", {"_target_": name}, Executor),
 }
 LIBRARIES = (
     *("subprocess", "tempfile", "os", "shutil", "pathlib", "socket", "multiprocessing", "ctypes", "pickle", "shelve"),
@@ -224,7 +224,7 @@ def assert_refused(gates: Mapping[str, Gate], names: list[str]) -> None:
 def test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called() -> None:
     """Every name of every module that is loaded, ours and the libraries', at each place where data names a class."""
     import_everything()
-    names = [name for name in callables(dict(sys.modules)) if not is_for_data(name)]
+    names = [name for name in callables(dict(sys.modules)) if not is_allowed_in_data(name)]
     assert len(names) > 20_000
     with watched(is_act) as events:
         assert_refused(OUTER, names)
@@ -279,8 +279,8 @@ INTERFACES: dict[str, Gate] = {
 
 def test_a_class_of_ours_in_the_wrong_place_is_refused_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    for identity in [*filter(is_for_data, IN_ARCHIVES.split())]:
-        module, _, name = class_path_of(identity).rpartition(".")
+    for identity in [*filter(is_allowed_in_data, IN_ARCHIVES.split())]:
+        module, _, name = to_class_path(identity).rpartition(".")
         owner = getattr(importlib.import_module(module), name)
         monkeypatch.setattr(owner, "__init__", lambda self, *_, **__: called.append(type(self).__name__))
     for place, gate in INTERFACES.items():
@@ -313,11 +313,11 @@ NO_AGENTS: tuple[Any, ...] = (
 def test_a_mapping_that_describes_no_agent_is_refused_in_one_line() -> None:
     for mapping in NO_AGENTS:
         with pytest.raises(RequestError, match="does not describe an agent: it needs label, target and params"):
-            AgentSpec.from_mapping(mapping)
+            AgentSpec.from_record(mapping)
         if mapping is not None:
             with pytest.raises(RequestError, match="does not describe an agent"):
                 oracle(mapping).build()
     limits = {"turn_seconds": -1}
     with pytest.raises(RequestError, match="agent 'x': turn_seconds=-1 is not a number above 0"):
-        AgentSpec.from_mapping({**spell("agents.random.Random"), "limits": limits})
-    assert AgentSpec.from_mapping({**spell("agents.random.Random"), "limits": {"megabytes": 9}}).limits.megabytes == 9
+        AgentSpec.from_record({**spell("agents.random.Random"), "limits": limits})
+    assert AgentSpec.from_record({**spell("agents.random.Random"), "limits": {"megabytes": 9}}).limits.megabytes == 9

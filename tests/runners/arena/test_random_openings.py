@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.openings import EMPTY_BOARD, openings
+from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.sql.database import OpenArchive
-from runners.arena.indexing import bring_all_up_to_date
+from runners.arena.indexing import update_whole_index
 from runners.arena.spec import RunSpec
-from runners.bench.warm import play
+from runners.bench.warm import play_games
 from runners.config.agents import load_agent
 from runners.config.options import load_rules
 from tests.marks import seldom
@@ -52,19 +52,19 @@ def agrees(counts: list[int], chances: list[float]) -> bool:
 
 def compare(opened: OpenArchive) -> None:
     """Everything that is compared, of an archive of random games by classic rules."""
-    first = openings(opened, EMPTY_BOARD, "turn", samples=False)
+    first = explore_position(opened, EMPTY_BOARD, "turn", samples=False)
     legal = first["alike"].sum()
     assert agrees(first["games"].to_list(), [alike / legal for alike in first["alike"].to_list()])
-    second = openings(opened, "F.../..../..../.... 0", "turn", samples=False)
+    second = explore_position(opened, "F.../..../..../.... 0", "turn", samples=False)
     assert agrees(second["games"].to_list(), [alike / (15 * 14) for alike in second["alike"].to_list()])
-    gifts = openings(opened, "F.../.3../..../.... -", samples=False)
+    gifts = explore_position(opened, "F.../.3../..../.... -", samples=False)
     assert agrees(gifts["games"].to_list(), [alike / 14 for alike in gifts["alike"].to_list()])
     lengths = opened.sql("SELECT plies, winner = -1 AS drawn, count(*) AS games FROM games GROUP BY ALL")
     counts = [int(lengths.filter(pl.col("plies") == ply + 1, ~pl.col("drawn"))["games"].sum()) for ply in range(16)] + [
         int(lengths.filter(pl.col("drawn"))["games"].sum())
     ]
     assert agrees(counts, [float(chance) for chance in wins_by_ply()])
-    rows = openings(opened, EMPTY_BOARD, "placement", samples=False)
+    rows = explore_position(opened, EMPTY_BOARD, "placement", samples=False)
     placed, drawn = Fraction(*FACTS["random_play"]["seat_1_wins"]), Fraction(*FACTS["random_play"]["draw"])
     counts = [int(rows[name].sum()) for name in ("wins", "draws", "losses")]
     assert agrees(counts, [float(chance) for chance in (placed, drawn, 1 - placed - drawn)])
@@ -74,8 +74,8 @@ def compare(opened: OpenArchive) -> None:
 
 def made(root: Path, games: int) -> OpenArchive:
     spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 3, 0)
-    play(spec, root, games, 2)
-    bring_all_up_to_date(root)
+    play_games(spec, root, games, 2)
+    update_whole_index(root)
     return open_archive(root)
 
 

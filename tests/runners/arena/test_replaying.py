@@ -11,7 +11,7 @@ from analytics.store.range_files import read_games
 from analytics.store.ranges import Ranges, StoredRange
 from runners.arena import replaying
 from runners.arena.engine import BatchEngine
-from runners.arena.experiment import engine_of
+from runners.arena.experiment import build_engine
 from runners.arena.replaying import replay_sample, select_sample
 from tests.runners.experiments import play, request
 
@@ -65,7 +65,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
 def engine_for(run_id: str) -> BatchEngine:
     spec = request(*TOURNAMENT).spec
     assert spec.run_id == run_id
-    return engine_of(spec)
+    return build_engine(spec)
 
 
 def ticking(times: Sequence[float]) -> Callable[[], float]:
@@ -92,7 +92,7 @@ def test_a_sample_ends_in_time(
 ) -> None:
     archive, run_id = stored
     monkeypatch.setattr(replaying, "SAMPLE_FILES", 1000)  # a busy machine writes many small files
-    line = archive.known_run(run_id).line
+    line = archive.load_run(run_id).unit_line
     found = replay_sample(archive, run_id, engine_for(run_id), line, ticking(times))
     assert found == (games, pairings, None, False)
 
@@ -101,7 +101,7 @@ def test_a_sample_finds_the_first_game_that_differs_and_reads_no_other(
     stored: tuple[Archive, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive, run_id = stored
-    engine, line = engine_for(run_id), archive.known_run(run_id).line
+    engine, line = engine_for(run_id), archive.load_run(run_id).unit_line
 
     def change(archive: Archive, run_id: str, stored: StoredRange, game_ids: object = None) -> object:
         games = read_games(archive, run_id, stored, game_ids)  # type: ignore[arg-type]

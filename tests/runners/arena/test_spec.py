@@ -17,7 +17,7 @@ import pytest
 from agents.base.agent import AgentLimits
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
-from runners.arena.spec import AgentSpec, RunSpec, label_of
+from runners.arena.spec import AgentSpec, RunSpec, format_label
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False, "version": "last"})
@@ -97,15 +97,15 @@ def test_what_does_not_affect_games_leaves_the_run_id_alone() -> None:
 def test_a_label_names_what_differs_from_the_yaml(
     params: Mapping[str, Any], defaults: Mapping[str, Any], expected: str
 ) -> None:
-    assert label_of("ga_minimax", params, defaults) == expected
+    assert format_label("ga_minimax", params, defaults) == expected
 
 
 def test_an_agent_is_built_with_its_parameters_also_where_it_was_sent(outside: Path) -> None:
     built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}, trusted=True).build()
     assert (built.depth, built.others) == (2, {"width": 3})  # a constructor may take anything
     for trusted in (True, False):
-        plain = json.loads(json.dumps(replace(RANDOM, trusted=trusted).as_plain()))
-        assert AgentSpec.from_plain(plain, Mock()).trusted == trusted
+        plain = json.loads(json.dumps(replace(RANDOM, trusted=trusted).to_dict()))
+        assert AgentSpec.from_dict(plain, Mock()).trusted == trusted
 
 
 PLAYER = """
@@ -216,20 +216,20 @@ class Genome:
 
 def test_a_gene_is_no_name_of_a_policy() -> None:
     genome = AgentSpec("mine", f"{__name__}.Genome", {"policy": None, "value": 0.5}, trusted=True)
-    assert genome.policy_parameter() is None
-    assert AgentSpec("mcts", "agents.mcts.Mcts", {"value": None}).policy_parameter() == "value"
-    assert AgentSpec("lines", "agents.line_values.LineValues", {"policy": None}).policy_parameter() == "policy"
+    assert genome.find_policy_parameter() is None
+    assert AgentSpec("mcts", "agents.mcts.Mcts", {"value": None}).find_policy_parameter() == "value"
+    assert AgentSpec("lines", "agents.line_values.LineValues", {"policy": None}).find_policy_parameter() == "policy"
 
 
 def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
     polito: dict[str, Any] = {"label": "p", "target": "runners.polito.agent.Polito", "params": {}}
     inside = AgentSpec("o", "agents.oracle.Oracle", {"below": polito})
-    deeper = AgentSpec("o", "agents.oracle.Oracle", {"below": inside.as_mapping()})
+    deeper = AgentSpec("o", "agents.oracle.Oracle", {"below": inside.to_record()})
     for spec in (AgentSpec("mine", "nowhere.Player", {}), AgentSpec(**polito), inside, deeper):
-        assert len([*spec.code_of_others()]) == 1
+        assert len([*spec.third_party_code()]) == 1
         with pytest.raises(RequestError, match=r"code .* not vouch for .* allow it with --trust-agents"):
             spec.build()
         with pytest.raises(RequestError, match="--trust-agents"):
-            spec.policy_parameter()
+            spec.find_policy_parameter()
     assert replace(deeper, trusted=True).build()
-    assert not [*RULE_BASED.code_of_others()]
+    assert not [*RULE_BASED.third_party_code()]

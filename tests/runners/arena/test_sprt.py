@@ -20,19 +20,19 @@ from msgspec import structs
 from omegaconf import DictConfig
 
 from analytics import open_archive
-from analytics.statistics.sprt import Hypotheses, SequentialTest, decision
+from analytics.statistics.sprt import Hypotheses, SequentialTest, decide
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
-from analytics.tables.verify.archive import verify
+from analytics.store.range_files import write_games
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment, sprt
-from runners.arena.code import code_of
-from runners.arena.engine import Order, Pace
+from runners.arena.code import build_code_record
+from runners.arena.engine import Pace, PairRange
 from runners.arena.replaying import GameDifference, Replay
-from runners.arena.sprt import SprtExperiment, SprtOutcome, carry_out
-from runners.cli.sprt import sprt_of
-from runners.cli.sprt_output import _ProgressLines, state_of
+from runners.arena.sprt import SprtExperiment, SprtOutcome, execute_test
+from runners.cli.sprt import prepare_test
+from runners.cli.sprt_output import _ProgressPrinter, format_state
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -55,7 +55,7 @@ def arranged(root: Path, *overrides: str) -> SprtExperiment:
     """The test in an archive of one's own."""
     found = copy.deepcopy(composed(*overrides))
     found.archive.root = str(root)
-    return sprt_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
+    return prepare_test(found, found.hydra.runtime.choices, found.hydra.overrides.task)
 
 
 def ignore(_trial: SequentialTest) -> None:
@@ -63,13 +63,15 @@ def ignore(_trial: SequentialTest) -> None:
 
 
 def carried_out(root: Path, *overrides: str) -> SprtOutcome:
-    return carry_out(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
+    return execute_test(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
 
 
 def kept(root: Path) -> list[dict[str, Any]]:
     """The verdicts, but for when and by which command they were found."""
     archive = Archive.open(root)
-    found = [structs.asdict(sprt_verdicts.read(archive, path)) for path in sprt_verdicts.files(archive)]
+    found = [
+        structs.asdict(sprt_verdicts.load_verdict(archive, path)) for path in sprt_verdicts.list_verdict_files(archive)
+    ]
     return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
 
 
@@ -84,7 +86,7 @@ def long_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_as_uninterrupted(root: Path, expected: Path) -> None:
     assert kept(root) == kept(expected)
     assert_same_rows(rows(root), rows(expected))
-    found = verify(Archive.open(root))
+    found = verify_archive(Archive.open(root))
     assert (found.verdicts, found.problems) == (1, [])
     with open_archive(root) as opened:
         assert opened.sql("SELECT status, games = games_asked FROM runs").rows() == [("complete", True)]
@@ -105,10 +107,10 @@ def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
         counts[int(2 * points[pair])] += 1
         if sum(counts) == last + max(32, last // 32):
             last = sum(counts)
-            assert (decision(counts, hypotheses) is None) == (last < verdict["pairs"])
+            assert (decide(counts, hypotheses) is None) == (last < verdict["pairs"])
     assert last == verdict["pairs"] == len(points)
     assert tuple(counts) == verdict["counts"]
-    assert decision(counts, hypotheses) == verdict["accepted"]
+    assert decide(counts, hypotheses) == verdict["accepted"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path
             if reports == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
-        found = carry_out(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
+        found = execute_test(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
         sessions += 1
         if found.trial.ended:
             break
@@ -154,9 +156,9 @@ def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_p
     root = tmp_path / "archive"
     carried_out(root, *LONG, "archive.shard_games=200", "threads=1")
     archive = Archive.open(root)
-    (run_id,) = archive.run_ids()
-    gone = archive.ranges(run_id)[1]
-    Path(archive.path("games", run_id, gone)).unlink()
+    (run_id,) = archive.list_run_ids()
+    gone = archive.list_effective_ranges(run_id)[1]
+    Path(archive.find_path("games", run_id, gone)).unlink()
     shutil.rmtree(root / "verdicts")
     found = carried_out(root, *LONG, "threads=2")
     assert found.played == 2 * gone.units
@@ -183,11 +185,11 @@ def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one
     other, spec = Archive.open(root), here.experiment.request.spec
 
     def watch(trial: SequentialTest) -> None:
-        if trial.pairs >= 64 and not other.ranges(spec.run_id):
-            faster = arranged(root, *LONG).experiment.engine.play_block(Order(0, 0, 64))
-            store_games(other, spec.run_id, spec.line, spec.labels, (0, 64), [faster.block])
+        if trial.pairs >= 64 and not other.list_effective_ranges(spec.run_id):
+            faster = arranged(root, *LONG).experiment.engine.play_block(PairRange(0, 0, 64))
+            write_games(other, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [faster.block])
 
-    carry_out(here, "qarena sprt", threading.Event(), watch)
+    execute_test(here, "qarena sprt", threading.Event(), watch)
     assert_as_uninterrupted(root, long_one)
 
 
@@ -195,7 +197,7 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     first = carried_out(root, *SHORT)
     second = carried_out(root, *SHORT, "elo1=5")
-    assert len(Archive.open(root).run_ids()) == 1
+    assert len(Archive.open(root).list_run_ids()) == 1
     assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
     assert len(kept(root)) == 2
 
@@ -204,7 +206,7 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
 def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "archive"
     carried_out(root, *SHORT)
-    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | {"fingerprint": "ab" * 8})
+    monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | {"fingerprint": "ab" * 8})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))
     monkeypatch.setattr("runners.arena.replaying.replay_sample", lambda *_: differing)
     for more in ([], ["elo1=5"]):
@@ -214,7 +216,7 @@ def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, mo
     assert carried_out(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
     anew = carried_out(root, *SHORT, "archive.other_code=new")
     assert anew.played == 2 * anew.trial.pairs
-    assert len(Archive.open(root).run_ids()) == 2
+    assert len(Archive.open(root).list_run_ids()) == 2
 
 
 # What a user sees.
@@ -286,14 +288,14 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 ) -> None:
     moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    lines, trial = _ProgressLines(), SequentialTest(Hypotheses(), 1000)
+    lines, trial = _ProgressPrinter(), SequentialTest(Hypotheses(), 1000)
     said = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)
         lines.report(trial)
         said.append(capsys.readouterr().err.count("\n"))
     assert said == [1, 0, 1, 1, 0]
-    assert state_of(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+    assert format_state(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
 
 
 # Signals.

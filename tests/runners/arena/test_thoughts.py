@@ -17,15 +17,15 @@ from analytics import open_archive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.tables.derived.tables import THOUGHTS_TABLE
-from analytics.tables.upkeep.garbage import remove_replaced, unneeded_files
-from analytics.tables.upkeep.merging import MergeOptions, merge
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
+from analytics.tables.upkeep.merging import MergeOptions, merge_archives
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rng import GAMMA, Streams
 from quarto.views import BatchView, PositionView
 from runners.arena import experiment
-from runners.arena.playing import execute
+from runners.arena.playing import execute_request
 from tests import naive
 from tests.analytics.tables.verify.damage import changed, rewrite
 from tests.paths import ROOT
@@ -79,11 +79,11 @@ def files(root: Path, table: str) -> set[str]:
 
 def only_run(root: Path) -> tuple[Archive, str]:
     archive = Archive.open(root)
-    return archive, archive.run_ids()[0]
+    return archive, archive.list_run_ids()[0]
 
 
 def sound(root: Path) -> bool:
-    return not verify(Archive.open(root)).problems
+    return not verify_archive(Archive.open(root)).problems
 
 
 def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(made: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Pat
     play(tmp_path, *GAMES, "games=16", *SMALL)
     there = files(tmp_path, "games")
     watched = Watcher()
-    execute(stored_at(tmp_path, request(*GAMES, *SMALL, THOUGHTS)), "qarena run", threading.Event(), watched)
+    execute_request(stored_at(tmp_path, request(*GAMES, *SMALL, THOUGHTS)), "qarena run", threading.Event(), watched)
     assert watched.started == [120]
     assert files(tmp_path, "games") >= there
     assert_frame_equal(values_of(tmp_path), values_of(made))
@@ -128,22 +128,22 @@ def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Pat
 
 
 def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path, qarena: Qarena) -> None:
-    (record,) = Archive.open(copy).runs()
+    (record,) = Archive.open(copy).load_runs()
     assert record.derived == {"thoughts": record.units}
     assert qarena("archive", "index", "--archive", str(copy)).code == 0
-    (record,) = Archive.open(copy).runs()
+    (record,) = Archive.open(copy).load_runs()
     assert record.derived == dict.fromkeys(("thoughts", "positions", "first_plies"), record.units)
-    assert verify(Archive.open(copy)).problems == []
+    assert verify_archive(Archive.open(copy)).problems == []
     lost = min((copy / "thoughts").glob("*/*"))
     lost.unlink()
-    (problem,) = verify(Archive.open(copy)).problems
+    (problem,) = verify_archive(Archive.open(copy)).problems
     said = f"units, which were there: restore the files from a copy, or run '{THOUGHTS_TABLE.command}' again"
     assert problem.what.endswith(f" of {record.units} {said}")
     found = qarena("sql", "SELECT count(*) FROM thoughts", "--archive", str(copy))
     assert (found.code, found.out) == (1, "")
     assert found.err == f"error: {problem.file} {problem.what}\n"
     play(copy, *GAMES, *SMALL, THOUGHTS)  # which plays these games again
-    assert verify(Archive.open(copy)).problems == []
+    assert verify_archive(Archive.open(copy)).problems == []
     assert len(told(copy)) > 0
 
 
@@ -152,9 +152,9 @@ def test_after_an_interruption_the_rest_is_played(made: Path, tmp_path: Path) ->
     stop = threading.Event()
     asked = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", THOUGHTS))
     watched = Watcher(stop, 16)
-    assert execute(asked, "qarena run", stop, watched).interrupted
+    assert execute_request(asked, "qarena run", stop, watched).interrupted
     assert watched.started == [120]
-    assert 0 < execute(asked, "qarena run", threading.Event()).played < 120
+    assert 0 < execute_request(asked, "qarena run", threading.Event()).played < 120
     assert_frame_equal(values_of(tmp_path), values_of(made))
 
 
@@ -171,14 +171,14 @@ def test_games_that_differ_are_left_as_they_are(tmp_path: Path) -> None:
 def test_of_two_files_of_one_range_the_smaller_check_counts(copy: Path) -> None:
     archive, run_id = only_run(copy)
     folder = archive.folder("thoughts", run_id)
-    first = archive.ranges(run_id, "thoughts")[0]
-    larger = first._replace(check="ffffffff")
-    archive.put(folder / larger.name, archive.backend.read(folder / first.name))
-    assert archive.ranges(run_id, "thoughts")[0].check == min(first.check, larger.check)
+    first = archive.list_effective_ranges(run_id, "thoughts")[0]
+    larger = first._replace(checksum="ffffffff")
+    archive.write_file(folder / larger.name, archive.backend.read(folder / first.name))
+    assert archive.list_effective_ranges(run_id, "thoughts")[0].checksum == min(first.checksum, larger.checksum)
 
 
 def copied(made: Path, tmp_path: Path) -> Path:
-    merge([Archive.open(made)], Archive.open(tmp_path / "copy", create=True), MergeOptions())
+    merge_archives([Archive.open(made)], Archive.open(tmp_path / "copy", create=True), MergeOptions())
     return tmp_path / "copy"
 
 
@@ -191,13 +191,13 @@ def test_merging_copies_them_and_compacting_joins_them(made: Path, copy: Path) -
     assert files(copy, "thoughts") == files(made, "thoughts")
     assert len(files(copy, "thoughts")) > 4
     archive, run_id = only_run(copy)
-    compact(archive, run_id)
-    assert len(archive.ranges(run_id, "thoughts")) == 1
+    compact_run(archive, run_id)
+    assert len(archive.list_effective_ranges(run_id, "thoughts")) == 1
     assert_frame_equal(told(copy), told(made))
     assert sound(copy)
-    remove_replaced(archive, run_id, 0)
+    remove_replaced_files(archive, run_id, 0)
     assert len(files(copy, "thoughts")) == 1
-    assert not unneeded_files(Archive.open(copy))
+    assert not list_unneeded_files(Archive.open(copy))
     assert_frame_equal(told(copy), told(made))
 
 
@@ -206,8 +206,8 @@ def test_games_with_thoughts_stay_apart_from_those_without(tmp_path: Path) -> No
     play(tmp_path, *GAMES, "games=64", *SMALL)
     before = told(tmp_path)
     archive, run_id = only_run(tmp_path)
-    compact(archive, run_id)
-    assert len(archive.ranges(run_id)) > 1
+    compact_run(archive, run_id)
+    assert len(archive.list_effective_ranges(run_id)) > 1
     assert_frame_equal(told(tmp_path), before)
 
 
@@ -230,7 +230,7 @@ def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem
         lambda frame: changed(column, range(len(frame))[row], value)(frame),
         run_id=run_id,
     )
-    problems = [str(each) for each in verify(archive).problems]
+    problems = [str(each) for each in verify_archive(archive).problems]
     assert any(problem in each for each in problems), problems
 
 
@@ -292,4 +292,4 @@ def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qar
 
 def test_no_id_depends_on_it() -> None:
     assert request(*GAMES, THOUGHTS).spec.run_id == request(*GAMES).spec.run_id
-    assert experiment.engine_of(request(*GAMES).spec).thinks is False
+    assert experiment.build_engine(request(*GAMES).spec).thinks is False

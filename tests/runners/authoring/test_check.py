@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from agents.base.agent import AgentLimits
-from analytics.store.marker import MARKER
+from analytics.store.marker import MARKER_NAME
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
 from runners.arena.engine import BatchEngine
 from runners.arena.spec import AgentSpec
 from runners.authoring import check, watch
-from runners.authoring.check import findings_of, rare_positions
+from runners.authoring.check import run_checks, sample_rare_positions
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
 from tests.runners.hosting.polito import folders
@@ -183,7 +183,7 @@ def test_what_an_agent_does_wrong_is_found(agent: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(check, "PAIRS", 4)
     wrong, texts = WRONG[agent]
     target = agent if "." in agent else f"{HERE}.{agent}"
-    findings = list(findings_of(AgentSpec("it", target, {}, trusted=True), CLASSIC, seed=1))
+    findings = list(run_checks(AgentSpec("it", target, {}, trusted=True), CLASSIC, seed=1))
     assert [finding.subject for finding in findings if not finding.is_fine] == wrong
     found = "\n".join(finding.text for finding in findings if not finding.is_fine)
     assert [text for text in texts if text not in found] == []
@@ -193,7 +193,7 @@ def test_what_an_agent_does_wrong_is_found(agent: str, monkeypatch: pytest.Monke
 def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "PAIRS", 1)  # four games, which end before the board is full
     forgetful = AgentSpec("it", f"{HERE}.Forgetful", {}, trusted=True)
-    (found,) = [each for each in findings_of(forgetful, CLASSIC, 1, timed=False) if not each.is_fine]
+    (found,) = [each for each in run_checks(forgetful, CLASSIC, 1, timed=False) if not each.is_fine]
     assert found.subject == "exceptions"
     line = rf"test_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
     text = rf"raised ValueError: a cannot be empty.* \(\S*{line}\), first in position [0-9A-F./]+ [0-9A-F]: 8 times"
@@ -203,7 +203,7 @@ def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", PRESETS)
 def test_rare_positions_are_those_in_which_agents_fail(name: str) -> None:
     rules, kinds = PRESETS[name], Counter[str]()
-    for position in rare_positions(rules, 7):
+    for position in sample_rare_positions(rules, 7):
         view = PositionView(position, rules)
         gifts = {gift for cell in view.free for gift in view.safe_gifts(cell)}
         kinds["first"] += len(view.free) == 16
@@ -222,13 +222,13 @@ def test_a_slow_turn_is_noted_while_it_is_taken(
     monkeypatch.setattr(watch, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(check, "PAIRS", 1)
     slow = AgentSpec("it", f"{HERE}.Slow", {}, trusted=True)
-    assert not any("slow" in finding.text for finding in findings_of(slow, CLASSIC, 1))
+    assert not any("slow" in finding.text for finding in run_checks(slow, CLASSIC, 1))
     noted = capsys.readouterr().err.splitlines()
     asked = r"after 0\.1 seconds the agent has not answered in position ([0-9A-F.]{4}/?){4} [0-9A-F]; it goes on until "
     assert re.match(asked, noted[0])
     assert "turn_seconds=1" in noted[0]
     slow_turns = [line for line in noted if line.startswith("after 0.1 seconds")]
-    assert len(slow_turns) == watch.MOST_NOTES
+    assert len(slow_turns) == watch.MAX_NOTES
     assert slow_turns[-1].endswith("More such turns are not noted")
 
 
@@ -237,7 +237,7 @@ def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, s
     endless = AgentSpec("it", f"{HERE}.Endless", {}, limits=AgentLimits(isolation=isolation), trusted=True)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as it is for a job in the background
     try:
-        (found,) = findings_of(endless, CLASSIC, 1, seconds=seconds)
+        (found,) = run_checks(endless, CLASSIC, 1, seconds=seconds)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -253,15 +253,15 @@ def test_a_slow_agent_plays_the_games_that_its_time_allows(
 ) -> None:
     for seconds, pairs in ((0.001, 10), (2.0, 2), (0.5, 10)):  # of two games against random, in a check of 120 seconds
         paced = SimpleNamespace(play_block=lambda _order, seconds=seconds: SimpleNamespace(seconds=seconds))
-        assert check._pairs_that_fit(cast("BatchEngine", paced), watch.Watch(120)) == pairs
+        assert check._count_affordable_pairs(cast("BatchEngine", paced), watch.Watchdog(120)) == pairs
     assert "took 2.0 seconds, so this check plays 8 games and not 40; --seconds allows more" in capsys.readouterr().err
     one = AgentSpec("it", "tests.runners.players.OneByOne", {}, trusted=True)
     with monkeypatch.context() as patched:
         patched.setattr(check, "_pairs_that_fit", lambda _engine, _watch: 1)
-        assert next(findings_of(one, CLASSIC, 1)).text.startswith("every turn of 4 games and in ")
+        assert next(run_checks(one, CLASSIC, 1)).text.startswith("every turn of 4 games and in ")
     monkeypatch.setattr(check, "QUICK_SECONDS", 0.0)
     monkeypatch.setattr(check, "OTHER_WORK", 10**9)
-    (late,) = findings_of(one, CLASSIC, 1)
+    (late,) = run_checks(one, CLASSIC, 1)
     assert (late.subject, late.is_fine) == ("in time", False)
     assert re.search(r"took \d\.\d seconds: this check needs up to \d+ seconds; --seconds \d+ allows", late.text)
 
@@ -270,7 +270,7 @@ def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkey
     monkeypatch.setattr(check, "PAIRS", 1)
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
     agent = AgentSpec("it", "runners.polito.agent.Polito", settings, trusted=True)
-    prints = next(each for each in findings_of(agent, CLASSIC, 1, timed=False) if each.subject == "prints")
+    prints = next(each for each in run_checks(agent, CLASSIC, 1, timed=False) if each.subject == "prints")
     assert prints == ("prints", True, "18 lines, which go to the log of a run: 'game 1 of 3'")
 
 
@@ -285,4 +285,4 @@ def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp
     assert re.search(r"FAIL legal: answered with an illegal turn .*, first in position .*: \d\d times\n", found.out)
     assert "legal pieces: 0 (0), 1 (1)" in found.out
     assert found.err == ""
-    assert not list(tmp_path.rglob(MARKER))
+    assert not list(tmp_path.rglob(MARKER_NAME))

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.base.player import lift
+from agents.base.player import build_player
 from quarto.batch import Batch
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC, NONE
 from runners.authoring import check, templates
-from runners.authoring.check import agent_in, faults
-from runners.authoring.new_agent import INTERFACES, class_name, new_agent
+from runners.authoring.check import find_faults, load_own_agent
+from runners.authoring.new_agent import INTERFACES, create_agent, format_class_name
 from tests import naive
 from tests.agents.test_contract import streams
 from tests.paths import ROOT
@@ -37,18 +37,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's folder with a new agent for each interface."""
     for interface in INTERFACES:
         monkeypatch.delitem(sys.modules, f"new_{interface}", raising=False)
-        new_agent(f"new_{interface}", interface, tmp_path / "mine")
+        create_agent(f"new_{interface}", interface, tmp_path / "mine")
     return tmp_path / "mine"
 
 
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(interface: str, folder: Path) -> None:
-    assert faults(folder, f"new_{interface}") == []
+    assert find_faults(folder, f"new_{interface}") == []
     positions = asked(CLASSIC, 6)
     turns = {}
     for safe in ("true", "false"):
-        player = lift(agent_in(folder, f"new_{interface}(safe={safe})"), CLASSIC, "it")
-        turns[safe] = player.play(Batch.of(positions), streams(len(positions)))
+        player = build_player(load_own_agent(folder, f"new_{interface}(safe={safe})"), CLASSIC, "it")
+        turns[safe] = player.play(Batch.from_positions(positions), streams(len(positions)))
     for i, position in enumerate(positions):
         view, cell, gift = view_of(position, CLASSIC), int(turns["true"].cells[i]), int(turns["true"].gifts[i])
         if view.hand != NONE:
@@ -60,7 +60,7 @@ def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(interf
 
 @pytest.mark.slow
 def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) -> None:
-    new_agent("broken", "choose", folder)
+    create_agent("broken", "choose", folder)
     source = folder / "broken.py"
     source.write_text(source.read_text().replace("return cell, ", "return (cell + 1) % 16, "))
     ended = subprocess.run(
@@ -86,7 +86,7 @@ def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
     for path in folder.rglob("*.*"):
         assert "template" not in path.read_text().lower()
     assert "class NewPlay:" in (folder / "new_play.py").read_text()
-    assert class_name("corner_first2") == "CornerFirst2"
+    assert format_class_name("corner_first2") == "CornerFirst2"
     names = {path.name for path in Path(str(templates.__file__)).parent.glob("*.*")}
     assert names == {
         "__init__.py",
@@ -130,12 +130,12 @@ def test_a_yaml_that_holds_no_keys_is_named(content: bytes, reason: str, qarena:
 
 def test_no_file_is_overwritten(folder: Path) -> None:
     with pytest.raises(RequestError, match=r"mine/new_play\.py exists already"):
-        new_agent("new_play", "choose", folder)
+        create_agent("new_play", "choose", folder)
     (folder / "test_another.py").write_text("mine")
     with pytest.raises(RequestError, match="exists already"):
-        new_agent("another", "choose", folder)
+        create_agent("another", "choose", folder)
     assert not (folder / "another.py").exists()
     (folder.parent / "other").mkdir()
     (folder.parent / "other/agent").write_text("")
     with pytest.raises(FailureError, match=r"other/agent cannot be written: "):
-        new_agent("another", "choose", folder.parent / "other")
+        create_agent("another", "choose", folder.parent / "other")

@@ -15,20 +15,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.base.player import lift
+from agents.base.player import build_player
 from agents.mcts import Mcts
 from quarto.batch import Batch
 from quarto.errors import FailureError
-from quarto.position import EMPTY, Position, from_plies
+from quarto.position import EMPTY, Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
 from runners.arena.executors.base import available_cores
 from runners.bench import archive, main, solver, timing
-from runners.bench.main import yardstick
-from runners.bench.timing import compiled, process
-from runners.bench.turn_times import TurnTimes, figure_text, random_positions, turn_nanoseconds, turn_times
-from runners.config.agents import agent_named
+from runners.bench.main import build_yardstick
+from runners.bench.timing import compile_program, measure_process
+from runners.bench.turn_times import (
+    TurnTimes,
+    format_figure,
+    measure_turn_nanoseconds,
+    measure_turn_times,
+    sample_random_positions,
+)
+from runners.config.agents import agent_from_label
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, has_line, winning_cells
@@ -50,7 +56,7 @@ needs_compiler = pytest.mark.skipif(
 @needs_compiler
 def test_the_yardstick_plays_the_same_game_and_searches_are_held_against_it(tmp_path: Path) -> None:
     games = 1_000_000
-    plain_c = yardstick(tmp_path)
+    plain_c = build_yardstick(tmp_path)
     assert plain_c is not None
     assert plain_c(games, 2) > 0
     printed = subprocess.run([tmp_path / "yardstick", str(games), "2"], check=True, capture_output=True, text=True)
@@ -59,7 +65,7 @@ def test_the_yardstick_plays_the_same_game_and_searches_are_held_against_it(tmp_
     for count, chance in ((first, FIRST_PLACER_WINS), (draws, DRAWS)):
         assert abs(count - games * chance) < 4 * math.sqrt(games * chance * (1 - chance))
     assert abs(plies / games - 11.664852) < 0.02
-    figures = main.search_figures(plain_c, 1, 100)
+    figures = main.measure_search(plain_c, 1, 100)
     assert figures["rollouts_per_second"] == 200 * figures["turns_per_second"]
     assert figures["ratio_of_rollouts_to_yardstick"] > 0
 
@@ -70,15 +76,15 @@ def test_writing_is_measured_where_the_user_says_and_else_in_memory(
     monkeypatch.setattr(main, "RAM_DISK", tmp_path)
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
-    assert main.written_to() == tmp_path
+    assert main.choose_write_folder() == tmp_path
     monkeypatch.setattr(main, "ROOM_BYTES", 1 << 60)
-    assert main.written_to() == Path(tempfile.gettempdir())
+    assert main.choose_write_folder() == Path(tempfile.gettempdir())
     monkeypatch.setattr(main, "ROOM_BYTES", 0)
     own = tmp_path / "own"
     own.mkdir()
     monkeypatch.setenv("TMPDIR", str(own))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    assert main.written_to() == own
+    assert main.choose_write_folder() == own
 
 
 @pytest.mark.slow
@@ -99,12 +105,12 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path, qarena: Qarena) -> 
     for name in ("q_placement", "ga2"):
         assert 0 < figures["training"][name]["seconds"] < 60
     assert 0 < figures["run"]["peak_memory_mib"] < 1000
-    assert set(figures["startup"]) == {"imports", *main.COMMANDS}
+    assert set(figures["startup"]) == {"imports", *main.STARTUP_COMMANDS}
     with pytest.raises(FailureError, match=r"'run agent@a=nobody' failed with exit code 2"):
-        process(["run", "agent@a=nobody"], tmp_path)
+        measure_process(["run", "agent@a=nobody"], tmp_path)
 
 
-@pytest.mark.parametrize("kinds", [(), *seldom((archive.KINDS,))], ids=str)
+@pytest.mark.parametrize("kinds", [(), *seldom((archive.POLICY_KINDS,))], ids=str)
 def test_questions_are_measured(kinds: tuple[str, ...], qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     """Policies, each in two processes of its own, take most of the time."""
     monkeypatch.setattr(archive, "QUICK_GAMES", 5_000)
@@ -121,8 +127,8 @@ def test_questions_are_measured(kinds: tuple[str, ...], qarena: Qarena, monkeypa
 
 
 def test_positions_for_the_solver_are_live_safe_and_the_same_every_time() -> None:
-    found = solver.positions(8, 30)
-    assert found == solver.positions(8, 40)[:30]
+    found = solver.sample_positions(8, 30)
+    assert found == solver.sample_positions(8, 40)[:30]
     for position in found:
         view = view_of(position, CLASSIC)
         assert sum(piece >= 0 for piece in view.board) == 8
@@ -132,9 +138,9 @@ def test_positions_for_the_solver_are_live_safe_and_the_same_every_time() -> Non
 
 @pytest.mark.slow
 def test_the_solvers_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path) -> None:
-    program = compiled("yardstick_solver.cpp", tmp_path)
+    program = compile_program("yardstick_solver.cpp", tmp_path)
     assert program is not None
-    late, early = solver.positions(11, 20), solver.positions(8, 20)
+    late, early = solver.sample_positions(11, 20), solver.sample_positions(8, 20)
     values, seconds = solver.run_yardstick(program, [*late, *early])
     assert values[:20] == [solve_position(position, CLASSIC).value for position in late]
     assert values[20:] == [Solver(CLASSIC, 1.0).value(position) for position in early]
@@ -167,7 +173,7 @@ SEED = 3
 
 
 def measured(name: str, rules: Rules = CLASSIC, positions: int = 6, stop: threading.Event | None = None) -> TurnTimes:
-    return turn_times(agent_named(name), rules, positions, SEED, stop or threading.Event())
+    return measure_turn_times(agent_from_label(name), rules, positions, SEED, stop or threading.Event())
 
 
 def naive_positions(rules: Rules, pieces: int, count: int) -> list[Position]:
@@ -177,13 +183,13 @@ def naive_positions(rules: Rules, pieces: int, count: int) -> list[Position]:
         game = naive.play_game(rules, (naive.Random(), naive.Random()), SEED, number // 2, number % 2)
         plies = list(zip(game.pieces, game.cells, strict=True))
         if len(plies) > pieces and len(found) < count:
-            found.append(from_plies(plies[:pieces], NONE if rules.mover_chooses else plies[pieces][0]))
+            found.append(position_from_plies(plies[:pieces], NONE if rules.mover_chooses else plies[pieces][0]))
     return found
 
 
 @pytest.mark.parametrize("rules", [CLASSIC, PRESETS["own_piece"]], ids=lambda rules: rules.name)
 def test_positions_are_those_of_random_games_that_go_on(rules: Rules) -> None:
-    reached = random_positions(rules, 2, SEED)
+    reached = sample_random_positions(rules, 2, SEED)
     assert list(reached) == list(range(16))
     for pieces, row in reached.items():
         assert row == naive_positions(rules, pieces, 2)
@@ -199,7 +205,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 def test_the_six_figures_are_what_their_names_say() -> None:
     values = [5.0, 1.0, 4.0, 9.5, 2.0, 2.5]
-    (row,) = TurnTimes(agent_named("random"), CLASSIC, SEED, {7: np.array(values)}).rows().values()
+    (row,) = TurnTimes(agent_from_label("random"), CLASSIC, SEED, {7: np.array(values)}).compute_summaries().values()
     assert row == pytest.approx(
         {
             "min": 1.0,
@@ -218,18 +224,20 @@ def test_every_row_has_its_samples_and_they_add_up_to_no_more_than_the_wall_cloc
     seconds = time.perf_counter() - started
     assert {pieces: len(row) for pieces, row in times.samples.items()} == dict.fromkeys(range(16), 6)
     assert 0 < sum(row.sum() for row in times.samples.values()) < 1e6 * seconds
-    assert times.rows()[2]["median"] > 20 * measured("mcts(iterations=20)").rows()[2]["median"]
+    assert (
+        times.compute_summaries()[2]["median"] > 20 * measured("mcts(iterations=20)").compute_summaries()[2]["median"]
+    )
 
 
 @pytest.mark.slow  # not for its length: on a busy machine a clock proves nothing
 def test_a_kernel_agrees_with_a_clock_around_many_calls() -> None:
     hands = [EMPTY._replace(hand=hand, available=EMPTY.available & ~(1 << hand)) for hand in range(16)]
     for iterations, copies in ((20, 50), (2000, 1)):  # turns that are repeated, turns that are not
-        batch, rng = Batch.of(copies * hands), Streams(np.arange(copies * 16, dtype=np.uint64))
-        player = lift(Mcts(iterations=iterations), CLASSIC, "mcts")
+        batch, rng = Batch.from_positions(copies * hands), Streams(np.arange(copies * 16, dtype=np.uint64))
+        player = build_player(Mcts(iterations=iterations), CLASSIC, "mcts")
         inside, around = [], []
         for _ in range(20):  # in turn, because other work comes and goes
-            inside.append(turn_nanoseconds(player, batch, rng).mean())
+            inside.append(measure_turn_nanoseconds(player, batch, rng).mean())
             for _ in range(4):
                 started = time.thread_time_ns()
                 player.play(batch, rng)
@@ -240,10 +248,10 @@ def test_a_kernel_agrees_with_a_clock_around_many_calls() -> None:
 def test_whoever_stops_early_has_what_was_measured() -> None:
     stop = threading.Event()
     watcher = Watcher(stop, 20)
-    times = turn_times(agent_named("mcts"), CLASSIC, 40, SEED, stop, watcher)
+    times = measure_turn_times(agent_from_label("mcts"), CLASSIC, 40, SEED, stop, watcher)
     assert watcher.started == [640]
     assert sum(map(len, times.samples.values())) == watcher.games < 40
-    assert set(times.rows()) == set(range(16))
+    assert set(times.compute_summaries()) == set(range(16))
 
 
 def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Path) -> None:
@@ -268,19 +276,19 @@ def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Pa
     ],
 )
 def test_figures_have_decimals_below_a_hundred_unless_they_are_counts(value: object, text: str) -> None:
-    assert figure_text(value) == text
+    assert format_figure(value) == text
 
 
 def test_the_explorer_is_measured_in_milliseconds_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter((0.5, 2.0))
     monkeypatch.setattr(archive, "best", lambda *_: next(seconds) * len(archive.POSITIONS))
-    figures = archive._explorer(SAMPLE)
+    figures = archive._measure_openings(SAMPLE)
     assert figures == {"explorer": {"milliseconds": 500.0, "with_samples_milliseconds": 2000.0}}
 
 
 def test_a_program_that_does_not_compile_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(timing.COMPILERS, ".c", (("false",), ""))  # a compiler that fails
     with pytest.raises(subprocess.CalledProcessError, match="exit status 1"):
-        compiled("yardstick.c", tmp_path)
+        compile_program("yardstick.c", tmp_path)
     monkeypatch.setitem(timing.COMPILERS, ".c", (("no-such-compiler",), ""))
-    assert compiled("yardstick.c", tmp_path) is None
+    assert compile_program("yardstick.c", tmp_path) is None

@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from analytics.questions.pairings import results
-from analytics.report.published import TRAINING, PublishedFigure, figures, notes, notes_on
+from analytics.questions.pairings import load_results
+from analytics.report.published import TRAINING_SUFFIX, PublishedRate, read_notes, read_published_rates, select_notes
 from analytics.report.published.comparison import LEGEND
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.arena.storage import ArchiveSettings
+from runners.arena.storage import ArchiveOptions
 from runners.bench import reproduction
 from runners.bench.reproduction import (
     CODE,
     TEXT,
+    PairingOptions,
     Pairings,
-    PlaySettings,
     TrainingResult,
-    sides,
-    train,
-    trainings,
-    with_policy,
+    add_policy_to_label,
+    find_sides,
+    list_trainings,
+    train_if_missing,
 )
-from runners.config.agents import agent_named
+from runners.config.agents import agent_from_label
 from runners.learning.training.online import Online
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -39,43 +39,43 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher
 
 
-def settings(root: Path, games: int = 20) -> PlaySettings:
-    return PlaySettings(games, 1, 2, ArchiveSettings(root), "reproduce")
+def settings(root: Path, games: int = 20) -> PairingOptions:
+    return PairingOptions(games, 1, 2, ArchiveOptions(root), "reproduce")
 
 
-def of_study(study: str) -> list[PublishedFigure]:
-    return [figure for figure in figures() if figure.study == study]
+def of_study(study: str) -> list[PublishedRate]:
+    return [figure for figure in read_published_rates() if figure.study == study]
 
 
 LABELS = sorted(
     {
         side.label
-        for figure in figures()
+        for figure in read_published_rates()
         for variant in (TEXT, CODE)
-        for side in sides(figure, variant) or ()
-        if not side.label.endswith(TRAINING)
+        for side in find_sides(figure, variant) or ()
+        if not side.label.endswith(TRAINING_SUFFIX)
     }
 )
 
 
 def test_every_player_of_a_figure_can_be_made_and_by_the_code_differs_from_the_one_by_the_text() -> None:
     for label in LABELS:
-        agent_named(label).build()
-    for figure in figures():
-        assert sides(figure, TEXT) not in (None, sides(figure, CODE))
+        agent_from_label(label).build()
+    for figure in read_published_rates():
+        assert find_sides(figure, TEXT) not in (None, find_sides(figure, CODE))
 
 
 def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
-    known = {figure.figure: figure for figure in figures()}
+    known = {figure.figure: figure for figure in read_published_rates()}
     chosen = [known["A01"], known["A04"]]  # ga5 v rule_based, rule_based v ga5
     pairings, progress = Pairings(settings(tmp_path / "games", 200), {}), Watcher()
     pairings.prepare(chosen)
     assert len(pairings.experiments) == 2  # by the text and by the code
-    assert pairings.games_left == 400
+    assert pairings.missing_games == 400
     assert pairings.play(threading.Event(), progress) == 400
     assert (progress.started, progress.games) == ([400], 400)
-    assert pairings.games_left == 0
-    found = [pairings.comparison(figure) for figure in chosen]
+    assert pairings.missing_games == 0
+    found = [pairings.compare_figure(figure) for figure in chosen]
     assert all(each.code for each in found)
     ours, theirs = (each.text for each in found)
     assert ours
@@ -85,8 +85,8 @@ def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_
 
 
 def test_a_figure_is_compared_with_the_version_of_the_program_that_it_is_of() -> None:
-    known = {figure.figure: figure for figure in figures()}
-    of_both = {name: sides(known[name], CODE) for name in ("A01", "A27")}  # ga5 v rule_based, at two times
+    known = {figure.figure: figure for figure in read_published_rates()}
+    of_both = {name: find_sides(known[name], CODE) for name in ("A01", "A27")}  # ga5 v rule_based, at two times
     assert {name: [side.label for side in both or ()] for name, both in of_both.items()} == {
         "A01": ["ga5(faithful=true)", "rule_based(faithful=true,version=earlier)"],
         "A27": ["ga5(faithful=true)", "rule_based(faithful=true)"],
@@ -100,10 +100,12 @@ def trained(root: Path, overrides: str, stopped: bool = False, other_code: str =
     stop = threading.Event()
     if stopped:
         stop.set()
-    return train(overrides, ArchiveSettings(root, other_code=other_code), "qarena reproduce", stop, None)
+    return train_if_missing(overrides, ArchiveOptions(root, other_code=other_code), "qarena reproduce", stop, None)
 
 
-@pytest.mark.parametrize("training", [trainings(figures())[0], *seldom(*trainings(figures())[1:])])
+@pytest.mark.parametrize(
+    "training", [list_trainings(read_published_rates())[0], *seldom(*list_trainings(read_published_rates())[1:])]
+)
 def test_every_training_of_a_figure_can_begin_and_be_stopped(training: str, tmp_path: Path) -> None:
     assert trained(tmp_path / "games", training, stopped=True) is None
 
@@ -120,18 +122,18 @@ def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
         "semi_random",
     )
     assert (found.played, sum(found.results)) == (60, 60)
-    assert agent_named(with_policy("rl_encoded", found.policy), tmp_path).policy_id
+    assert agent_from_label(add_policy_to_label("rl_encoded", found.policy), tmp_path).policy_id
     with monkeypatch.context() as patched:
         patched.setattr(Online, "train", lambda *_arguments: pytest.fail("it was trained again"))
         assert trained(tmp_path, overrides) == replace(found, played=0)
     (figure,) = of_study("C")
     pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": found})
     pairings.prepare([figure])
-    assert pairings.games_left == 0
-    ours = pairings.comparison(figure).text
+    assert pairings.missing_games == 0
+    ours = pairings.compare_figure(figure).text
     assert ours
     assert (ours.player, ours.games, ours.rate.mean) == ("rl_encoded(training)", 60, found.results[2] / 60)
-    assert Pairings(settings(tmp_path), {}).comparison(figure).text is None
+    assert Pairings(settings(tmp_path), {}).compare_figure(figure).text is None
     shorter = trained(tmp_path, "trainer=rl_encoded trainer.games=20")  # of the same run, which holds 60
     assert shorter
     assert (sum(shorter.results), shorter.played) == (20, 0)
@@ -149,7 +151,7 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     again = trained(tmp_path, overrides, other_code="extend")  # learned anew, from games that are all there
     assert again
     assert again.played == 0
-    card = policy_store.named(Archive.open(tmp_path), again.policy)
+    card = policy_store.find_by_name(Archive.open(tmp_path), again.policy)
     assert card
     assert card.code["fingerprint"] == "0" * 16
 
@@ -158,8 +160,8 @@ def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_le
     found = trained(tmp_path, "trainer=q_placement trainer.games=20")
     assert found
     assert (found.learner, found.opponent) == ("q_placement(training)", "ga2")
-    (record,) = Archive.open(tmp_path).runs()
-    (result,) = results(Archive.open(tmp_path), record.run_id)
+    (record,) = Archive.open(tmp_path).load_runs()
+    (result,) = load_results(Archive.open(tmp_path), record.run_id)
     assert result.first == "ga2"  # which has seat 0
     assert found.results == result.tally.swapped.results(1)
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
@@ -169,7 +171,7 @@ def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_le
         ("ga2", "q_placement(policy=published_q_placement)"),
         ("q_placement(policy=published_q_placement)", "random"),
     }
-    assert [pairings.comparison(figure).code for figure in chosen] == [None, None]
+    assert [pairings.compare_figure(figure).code for figure in chosen] == [None, None]
 
 
 REPORT = ROOT / "docs/reproduction.md"  # of all figures, as found
@@ -232,12 +234,12 @@ def verdicts(report: str) -> dict[str, tuple[str, ...]]:
 def test_the_report_in_the_documentation_is_of_all_figures_and_explains_what_differs() -> None:
     text = REPORT.read_text(encoding="utf-8")
     assert LEGEND in text
-    assert not [note for note in notes() if note.note not in text]
+    assert not [note for note in read_notes() if note.note not in text]
     found = verdicts(text)
-    assert found.keys() == {figure.figure for figure in figures()}
+    assert found.keys() == {figure.figure for figure in read_published_rates()}
     for name, said in found.items():
         assert said
-        assert said[0] == "yes" or notes_on(name), f"{name} differs by the text and nobody says why"
+        assert said[0] == "yes" or select_notes(name), f"{name} differs by the text and nobody says why"
 
 
 @pytest.mark.slow

@@ -22,12 +22,12 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from analytics.store.archive import Archive
-from analytics.store.ranges import check_of
+from analytics.store.ranges import compute_checksum
 from quarto.errors import FailureError, RequestError
-from quarto.sources import Compiling
+from quarto.sources import CompilationProgress
 from runners.cli import options
 from runners.cli.main import CompilingNotice
-from runners.config.application import QUESTIONS
+from runners.config.application import SUGGESTED_QUERIES
 from tests.another_user import another_user, visible_folder
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -62,7 +62,7 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
     assert re.search(r"120 games in [\d.]+ s, [\d,]+ games a second .*in some games holds 120 games", found.out)
     questions = re.findall(r'^  qarena sql --archive \'some games\' "(.*)"$', found.out, re.MULTILINE)
     (run_id,) = re.findall(r"; run ([0-9a-f]{12}) in some games", found.out)
-    assert questions == [question.format(f"run_id = '{run_id}'") for question in QUESTIONS]
+    assert questions == [question.format(f"run_id = '{run_id}'") for question in SUGGESTED_QUERIES]
     qarena("run", "random", "dumb", "games=40", "rules=own_piece", "archive.root=some games")
     for question, asked in zip(questions, ("agent_0", "games", "games"), strict=True):
         answer = qarena("sql", "--archive", "some games", question, "--format", "csv")
@@ -86,14 +86,14 @@ def test_the_share_won_in_a_seat_is_one_of_the_games_in_it(qarena: Qarena, monke
 def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiling = Compiling(seconds=25.04)
+    compiling = CompilationProgress(seconds=25.04)
     monkeypatch.setattr("runners.cli.main.compiling", compiling)
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 25.0])
     notice = CompilingNotice(lambda: next(times))
     for compiled in range(1, 7):
         compiling.compiled = compiled
         notice()
-    notice.end()
+    notice.print_total()
     first, *more = capsys.readouterr().err.splitlines()
     assert first.startswith("Compiling the kernels")
     going_on = ["… 4 kernels so far", "… 6 kernels so far"]
@@ -344,13 +344,13 @@ def test_a_question_that_cannot_be_answered_is_one_line(
 def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> None:
     """A forger keeps the check in the name right, so only replaying the game finds it."""
     archive = Archive.open(played)
-    (record,) = archive.runs()
-    path = Path(archive.path("plies", record.run_id, archive.ranges(record.run_id)[0]))
+    (record,) = archive.load_runs()
+    path = Path(archive.find_path("plies", record.run_id, archive.list_effective_ranges(record.run_id)[0]))
     frame = pl.read_parquet(Path(path))
     game = frame["game_id"][0]
     cells = pl.when((pl.col("game_id") == game) & (pl.col("ply") == 1)).then(pl.col("cell").first()).otherwise("cell")
     frame.with_columns(cells.cast(pl.Int8).alias("cell")).write_parquet(path, compression="zstd")
-    path = path.rename(path.with_name(f"{path.name[:42]}.{check_of(path.read_bytes())}.parquet"))
+    path = path.rename(path.with_name(f"{path.name[:42]}.{compute_checksum(path.read_bytes())}.parquet"))
     found = qarena("archive", "verify")
     assert found.code == 1
     assert f"{path.name}: game {game}: " in found.err

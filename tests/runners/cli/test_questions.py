@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.questions.ratings import rate
-from analytics.questions.sql.syntax import read_by
+from analytics.questions.ratings import fit_ratings
+from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
 from analytics.report.sections import strength
 from analytics.store.archive import Archive
-from analytics.tables.derived.derived_table import known_ranges
-from analytics.tables.derived.tables import POSITIONS_TABLE, Indexed, IndexPart, index_parts
-from analytics.tables.derived.tables import index as index_range
+from analytics.tables.derived.derived_table import select_best_ranges
+from analytics.tables.derived.tables import POSITIONS_TABLE, IndexChunk, IndexSummary, list_index_chunks
+from analytics.tables.derived.tables import index_chunk as index_range
 from runners.arena import indexing
-from runners.arena.indexing import bring_all_up_to_date
-from runners.terminal.tables import as_text
+from runners.arena.indexing import update_whole_index
+from runners.terminal.tables import format_text
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -46,7 +46,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A copy of it with an index, only to be read."""
     root = tmp_path_factory.mktemp("indexed") / "sample"
     shutil.copytree(SAMPLE, root)
-    bring_all_up_to_date(root)
+    update_whole_index(root)
     return str(root)
 
 
@@ -57,8 +57,11 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "13,000 games by turn" in found.out
     assert "@" in found.out, "a sample game"
     archive = Archive.open(sample)
-    for run_id in archive.run_ids():
-        assert known_ranges(archive, run_id, POSITIONS_TABLE).covered == archive.ranges(run_id).covered
+    for run_id in archive.list_run_ids():
+        assert (
+            select_best_ranges(archive, run_id, POSITIONS_TABLE).covered_ranges
+            == archive.list_effective_ranges(run_id).covered_ranges
+        )
     before = snapshot(sample)
     assert qarena("openings", "--archive", str(sample)).out == found.out
     assert snapshot(sample) == before
@@ -113,9 +116,9 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     words = ("archive", "index", "--threads", "1", "--archive", str(sample))
     one = qarena(*words, "--run", "d2a027fc112c", "--plies", "16")
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
-    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[IndexPart]()
+    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[IndexChunk]()
 
-    def interrupted(archive: Archive, part: IndexPart) -> Indexed:
+    def interrupted(archive: Archive, part: IndexChunk) -> IndexSummary:
         counted.append(part)
         if len(counted) == 3:
             signal.raise_signal(signal.SIGINT)
@@ -128,7 +131,9 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"
     assert found.err.endswith(note)
     assert 2 <= len(list(sample.glob("positions/*/*"))) - made == len(counted) < 10
-    rest = sum(2 * part.games.units for part in index_parts(Archive.open(sample), Archive.open(sample).run_ids()))
+    rest = sum(
+        2 * part.games.units for part in list_index_chunks(Archive.open(sample), Archive.open(sample).list_run_ids())
+    )
     assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
     assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
     one = qarena(*words, "--run", "d2a027fc112c")
@@ -154,7 +159,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_written_and_what_it_is_about_is_said(
     qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))  # the bootstrap takes longer than all the rest
+    monkeypatch.setattr(
+        strength, "rate", partial(fit_ratings, samples=10)
+    )  # the bootstrap takes longer than all the rest
     before = snapshot(root)
     typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
     found = qarena("report", *typed, "one.html")
@@ -245,7 +252,7 @@ def test_every_answer_is_the_one_that_is_printed(qarena: Qarena, tmp_path: Path)
     with open_archive(prepared(qarena, tmp_path)) as opened:
         for page in (VOCABULARY, COOKBOOK):
             for question, printed in ANSWERED.findall(page):
-                assert as_text(opened.sql(question)).decode() == printed, question
+                assert format_text(opened.sql(question)).decode() == printed, question
 
 
 def test_there_are_forty_questions_each_with_its_answer_and_its_time_among_the_results() -> None:
@@ -267,7 +274,7 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
               AND NOT starts_with(function_name, '_') AND function_name <> 'opening_text'""")["name"].to_list()
         assert {"cell_name", "shared", "policy", "ordered_openings", "wilson_high"} <= set(macros)
         assert opened._connection is not None
-        read = {view for text in questions for view in read_by(opened._connection.duckdb, text, VIEWS).views}
+        read = {view for text in questions for view in find_references(opened._connection.duckdb, text, VIEWS).views}
     assert read == set(VIEWS)
     assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
 

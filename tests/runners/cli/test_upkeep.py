@@ -14,8 +14,8 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
-from runners.bench.timing import process
+from analytics.store.range_files import write_games
+from runners.bench.timing import measure_process
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block
 from tests.marks import seldom
@@ -28,7 +28,7 @@ def test_runs_are_listed_as_data(qarena: Qarena) -> None:
     found = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
     heading, *rows = found.out.splitlines()
     assert heading.startswith("run_id,games,agents,rules,status,created,")
-    assert len(rows) == len(Archive.open(SAMPLE).run_ids())
+    assert len(rows) == len(Archive.open(SAMPLE).list_run_ids())
 
 
 @pytest.mark.slow
@@ -57,12 +57,14 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
 @pytest.mark.slow
 def test_memory_of_compaction_grows_no_faster_than_the_files_it_makes(tmp_path: Path) -> None:
     small, many = ("archive.shard_games=65536", "archive.shard_seconds=60"), "games=10_000_000"
-    process(["run", "agent@a=random", "agent@b=random", many, *small, "--archive=many"], tmp_path)
-    process(["archive", "index", "--archive", "many"], tmp_path)
+    measure_process(["run", "agent@a=random", "agent@b=random", many, *small, "--archive=many"], tmp_path)
+    measure_process(["archive", "index", "--archive", "many"], tmp_path)
     peaks = {}
     for size in (16, 64):  # megabytes of a file; all at once would be 330
         shutil.copytree(tmp_path / "many", tmp_path / "compacted")
-        peaks[size] = process(["archive", "compact", "--archive", "compacted", "--size", f"{size}MiB"], tmp_path).peak
+        peaks[size] = measure_process(
+            ["archive", "compact", "--archive", "compacted", "--size", f"{size}MiB"], tmp_path
+        ).peak
         shutil.rmtree(tmp_path / "compacted")
     assert peaks[64] - peaks[16] < 2 * (64 - 16) * 1_000_000
 
@@ -89,7 +91,7 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
         True,
         True,
     )
-    (run,) = Archive.open(tmp_path / "both").runs()
+    (run,) = Archive.open(tmp_path / "both").load_runs()
     assert (run.games, run.status) == (40, "complete")
     assert qarena("archive", "merge", *places).out.startswith("Nothing to add")
     assert qarena("archive", "verify", "--archive", places[2]).code == 0
@@ -99,10 +101,10 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
     for name in ("one", "two"):
         play(tmp_path / name, "agent@a=random", "agent@b=dumb", "games=20")
     other = Archive.open(tmp_path / "two")
-    (run,) = other.runs()
+    (run,) = other.load_runs()
     for table in ("games", "plies", "tallies"):
         shutil.rmtree(other.folder(table, run.run_id))
-    store_games(other, run.run_id, run.line, run.pairings, (0, 10), [random_block(1, 0, 0, 10)])
+    write_games(other, run.run_id, run.unit_line, run.pairings, (0, 10), [random_block(1, 0, 0, 10)])
     for order in (("one", "two", "both"), ("two", "one", "both")):
         done = qarena("archive", "merge", *(str(tmp_path / name) for name in order))
         assert done.code == 2
@@ -187,8 +189,8 @@ def test_a_text_that_grows_game_by_game_leaves_one_file(
         (tmp_path / "grown.txt").write_text(f"{WON}\n" * games)
         assert ": 1 game added" in qarena("archive", "import", "grown.txt").out
     archive = Archive.open(tmp_path / "data/archive")
-    (run_id,) = archive.run_ids()
-    assert [stored[:2] for stored in archive.ranges(run_id)] == [(0, 8)]
+    (run_id,) = archive.list_run_ids()
+    assert [stored[:2] for stored in archive.list_effective_ranges(run_id)] == [(0, 8)]
     assert qarena("sql", "SELECT count(*) AS games FROM games", "--format", "csv").out == "games\n8\n"
 
 

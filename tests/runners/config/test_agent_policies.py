@@ -21,8 +21,8 @@ from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.spec import RunSpec
-from runners.config.agent_policies import player_of
-from runners.config.agents import agent_named
+from runners.config.agent_policies import build_policy_agent
+from runners.config.agents import agent_from_label
 from tests.agents.test_line_values import random_policy
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
@@ -48,13 +48,13 @@ def root(tmp_path: Path) -> Path:
 
 def test_parameters_of_policy_go_to_the_player_that_has_them(root: Path) -> None:
     save(root, random_policy(CLASSIC, 0)[0], "mine")
-    spec = agent_named("policy(policy=mine,risk=0.75,exploration=0.5)", root)
+    spec = agent_from_label("policy(policy=mine,risk=0.75,exploration=0.5)", root)
     assert (spec.target, spec.params["policy"]) == ("agents.policy.PolicyAgent", "mine")  # as ids need it
-    assert "player" not in spec.as_mapping()
+    assert "player" not in spec.to_record()
     player = spec.player
     assert player is not None
     assert (player.params["risk"], player.params["exploration"]) == (0.75, 0.5)
-    usual = agent_named("policy(policy=mine)", root).player
+    usual = agent_from_label("policy(policy=mine)", root).player
     assert usual is not None
     assert (usual.params["risk"], usual.params["exploration"]) == (0.25, 0.0)
 
@@ -65,7 +65,7 @@ def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
         request("agent@a=rl_encoded", "a.policy=mine", f"archive.root={root}").spec.agents[0],
         request('agents=["rl_encoded(policy=mine)",random]', f"archive.root={root}").spec.agents[0],
         request("agents=[{agent:rl_encoded,policy:mine},random]", f"archive.root={root}").spec.agents[0],
-        agent_named("rl_encoded(policy=mine)", root),
+        agent_from_label("rl_encoded(policy=mine)", root),
     ):
         assert spec.label == "rl_encoded(policy=mine)"
         assert spec.params["policy"] == "mine"
@@ -75,29 +75,32 @@ def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
     before = RunSpec(CLASSIC, (spec, spec), ((0, 1),), 1, 0)
     request.cache_clear()
     save(root, values(2), "mine")  # another policy of the same name makes another run
-    other = agent_named("rl_encoded(policy=mine)", root)
+    other = agent_from_label("rl_encoded(policy=mine)", root)
     assert replace(before, agents=(other, other)).run_id != before.run_id
 
 
 def test_a_genome_replaces_the_genes_of_any_player_that_has_them(root: Path) -> None:
     card = save(root, GENES, "bred")
     for agent in ("ga2", "ga_minimax"):
-        spec = agent_named(f"{agent}(policy=bred)", root)
+        spec = agent_from_label(f"{agent}(policy=bred)", root)
         assert (spec.params["alpha"], spec.params["beta"]) == (0.25, 0.75)
         assert "policy" not in spec.params
         assert (spec.label, spec.policy_id) == (f"{agent}(policy=bred)", card.policy_id)
         built: Any = spec.build()
         assert (built.alpha, built.beta) == (0.25, 0.75)
-    assert agent_named(f"ga2(policy={card.policy_id})", root).params == agent_named("ga2(policy=bred)", root).params
+    assert (
+        agent_from_label(f"ga2(policy={card.policy_id})", root).params
+        == agent_from_label("ga2(policy=bred)", root).params
+    )
 
 
 def test_the_genes_of_a_genome_reach_its_player_or_are_refused() -> None:
-    player: Any = player_of(Policy(GENOME, {"beta": 0.75}))
+    player: Any = build_policy_agent(Policy(GENOME, {"beta": 0.75}))
     assert (player.alpha, player.beta) == (0.1, 0.75)
-    assert type(player_of(Policy(GENOME, {"alpha": 0.25, "beta": 0.75}))) is Ga2
-    assert type(player_of(Policy(GENOME, dict.fromkeys(FIVE, 0.5)))) is Ga5
+    assert type(build_policy_agent(Policy(GENOME, {"alpha": 0.25, "beta": 0.75}))) is Ga2
+    assert type(build_policy_agent(Policy(GENOME, dict.fromkeys(FIVE, 0.5)))) is Ga5
     with pytest.raises(RequestError, match="policy 'genome' has genes that no agent has: omega"):
-        player_of(Policy(GENOME, {"omega": 1.0}))
+        build_policy_agent(Policy(GENOME, {"omega": 1.0}))
 
 
 @pytest.mark.slow
@@ -130,7 +133,7 @@ def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pyt
         for module in (policy_store, policy_cards):
             monkeypatch.setattr(module, "policy_id_of", lambda name, knowledge, made=policy_id: made)
         save(root, GENES, "bred")
-        assert agent_named(f"ga2(policy={policy_id})", root).policy_id == policy_id
+        assert agent_from_label(f"ga2(policy={policy_id})", root).policy_id == policy_id
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_a_policy_that_does_not_fit_is_refused_in_one_line(root: Path, agent: st
     save(root, GENES, "bred")
     save(root, Policy(GENOME, dict.fromkeys(FIVE, 0.5)), "five")
     with pytest.raises(RequestError) as refused:
-        agent_named(agent, root)
+        agent_from_label(agent, root)
     assert expected.format(root=root) in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -176,7 +179,7 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
     save(root, values(1), "mine")
     save(root, COUNTS, "counted")
     card = save(root, values(2), "broken")
-    table = Path(policy_cards.folder_of(Archive.open(root), card.policy_id) / card.stored_name("table.parquet"))
+    table = Path(policy_cards.policy_folder(Archive.open(root), card.policy_id) / card.stored_name("table.parquet"))
     content = bytearray(table.read_bytes())
     content[100] ^= 1
     table.write_bytes(content)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from agents.dumb import Dumb
-from runners.arena.experiment import engine_of
-from runners.arena.request import Request
-from runners.arena.storage import ArchiveSettings
+from runners.arena.experiment import build_engine
+from runners.arena.request import RunRequest
+from runners.arena.storage import ArchiveOptions
 from runners.cli.play import is_training
-from runners.config.agents import agent_named, usual_label
-from runners.config.options import load_rules, names, settings_of
+from runners.config.agents import agent_from_label, normalise_label
+from runners.config.options import list_options, load_option, load_rules
 from tests.naive import PRESETS
 from tests.paths import ROOT
 from tests.runners.experiments import request
@@ -53,7 +53,7 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
         if is_training(overrides):
             assert training(*first_job).trainer
         else:
-            assert engine_of(request(*first_job).spec).pairings
+            assert build_engine(request(*first_job).spec).pairings
 
 
 def test_values_of_the_command_line_reach_the_request() -> None:
@@ -76,11 +76,11 @@ def test_values_of_the_command_line_reach_the_request() -> None:
     assert [agent.label for agent in asked.spec.agents] == ["semi_random", "rule_based(faithful=true)"]
     assert asked.spec.agents[1].params == {"faithful": True, "version": "last"}
     assert (asked.spec.pairings, asked.spec.seed, asked.spec.opening_plies) == (((0, 1),), 9, 3)
-    assert asked == Request(
+    assert asked == RunRequest(
         spec=asked.spec,
         games=1002,
         threads=5,
-        storage=ArchiveSettings(Path("some/where"), shard_games=10, shard_seconds=2.5, other_code="new"),
+        storage=ArchiveOptions(Path("some/where"), shard_games=10, shard_seconds=2.5, other_code="new"),
         progress=False,
         notes=("games=1001 is odd; games come in pairs with the seats swapped, so 1002 will be played",),
     )
@@ -88,7 +88,7 @@ def test_values_of_the_command_line_reach_the_request() -> None:
 
 def test_threads_and_the_storage_are_what_the_code_says_unless_said() -> None:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    assert (request().threads, request().storage) == (cores, ArchiveSettings())
+    assert (request().threads, request().storage) == (cores, ArchiveOptions())
 
 
 # How agents are named.
@@ -103,17 +103,17 @@ def test_threads_and_the_storage_are_what_the_code_says_unless_said() -> None:
     ],
 )
 def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[str, object]) -> None:
-    spec = agent_named(text)
+    spec = agent_from_label(text)
     assert (spec.label, spec.params) == (label, params)
-    assert agent_named(spec.label) == spec
-    assert usual_label(text) == label
+    assert agent_from_label(spec.label) == spec
+    assert normalise_label(text) == label
 
 
 @pytest.mark.parametrize("group", ["agent", "kind", "objective", "trainer"])
 def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
     """A parameter that the yaml lacks cannot be set, and no help shows it."""
-    for name in names(group):
-        settings = settings_of(group, name)
+    for name in list_options(group):
+        settings = load_option(group, name)
         module, _, made = settings["_target_"].rpartition(".")
         parameters = inspect.signature(getattr(importlib.import_module(module), made)).parameters
         assert {*parameters} <= {*settings, "limits"}, name  # which the keys of every agent make
@@ -121,7 +121,7 @@ def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
 
 def test_labels_of_other_agents_and_names_of_other_rules_say_so() -> None:
     for text in ("rl_tabular(training)", "nobody(x=1)", "rule_based(", ""):  # which describe no agent
-        assert usual_label(text) == text
+        assert normalise_label(text) == text
     other_class = request("agent@a=random", "a._target_=agents.dumb.Dumb").spec
     assert other_class.agents[0].label == "random(_target_=agents.dumb.Dumb)"
     assert request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
@@ -138,7 +138,7 @@ def test_a_tournament_takes_names_labels_and_mappings() -> None:
     assert [agent.label for agent in spec.agents] == labels
     assert [agent.params.get("faithful") for agent in spec.agents] == [None, True, False, True, False]
     assert isinstance(spec.agents[4].build(), Dumb)
-    assert spec.labels == tuple(("random", label) for label in labels[1:])
+    assert spec.pairing_labels == tuple(("random", label) for label in labels[1:])
 
 
 def test_threads_that_read_options_take_turns() -> None:
@@ -146,7 +146,7 @@ def test_threads_that_read_options_take_turns() -> None:
     sys.setswitchinterval(1e-6)  # so that threads meet in the middle
     try:
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: settings_of("agent", "rule_based"), range(40)))
+            found = list(pool.map(lambda _: load_option("agent", "rule_based"), range(40)))
     finally:
         sys.setswitchinterval(before)
-    assert found == [settings_of("agent", "rule_based")] * 40
+    assert found == [load_option("agent", "rule_based")] * 40

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.exact.tablebase import home as tablebase_home
+from analytics.exact.tablebase import user_folder as tablebase_home
 from analytics.store.archive import Archive
 from quarto.sources import cache_root
-from runners.config.arguments import in_full, keys_in, parsed
-from runners.config.help import archive_keys
-from runners.config.options import CONF, OWN_FOLDERS, find_own_modules, own_modules
+from runners.config.arguments import expand_override, parse_arguments, parse_keys
+from runners.config.help import list_archive_keys
+from runners.config.options import CONF_FOLDER, USER_FOLDERS_VARIABLE, add_user_folders_to_path, search_user_folders
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, request
@@ -40,15 +40,15 @@ LABELS = ["random", "rule_based(faithful=true)"]
     ],
 )
 def test_agents_before_the_settings_are_the_same_run(words: list[str], same: list[str]) -> None:
-    assert request(*parsed(["seed=3", *words]).overrides).spec == request("seed=3", *same).spec
+    assert request(*parse_arguments(["seed=3", *words]).overrides).spec == request("seed=3", *same).spec
 
 
 def test_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
     assert qarena("sweep", *LABELS, "games=4", "seed=1,2").code == 0
     assert qarena("sprt", *LABELS, "games=4", "elo1=500").code == 0
-    labels = {record.labels for record in Archive.open(tmp_path / "data/archive").runs()}
+    labels = {record.labels for record in Archive.open(tmp_path / "data/archive").load_runs()}
     assert labels == {tuple(LABELS)}
-    assert len(Archive.open(tmp_path / "data/archive").runs()) == 3  # seeds 1 and 2, and imposed openings
+    assert len(Archive.open(tmp_path / "data/archive").load_runs()) == 3  # seeds 1 and 2, and imposed openings
 
 
 def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> None:
@@ -56,7 +56,7 @@ def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> No
         (["random", "mcts(iterations=20)", "b.c=1"], ("random", "mcts(c=1,iterations=20)")),
         (["random(name=first)", "mcts", "b.iterations=20"], ("first", "mcts(iterations=20)")),
     ):
-        assert request(*parsed(words).overrides).spec.labels == (labels,)
+        assert request(*parse_arguments(words).overrides).spec.pairing_labels == (labels,)
 
 
 # The archive.
@@ -102,7 +102,7 @@ def test_flags_may_stand_anywhere(typed: str, qarena: Qarena) -> None:
     ],
 )
 def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
-    assert in_full(typed) == meant
+    assert expand_override(typed) == meant
 
 
 # Help.
@@ -116,7 +116,7 @@ def test_help_says_what_a_command_does_with_examples_and_every_key(typed: str, q
     assert len(re.findall(rf"^  qarena {typed} ", found.out, re.MULTILINE)) == 3
     assert {len(line) for line in found.out.splitlines() if line} == {80}
     config = typed.replace("sweep", "run").replace(" ", "_")
-    keys = list(keys_in((CONF / f"{config}.yaml").read_text()))
+    keys = list(parse_keys((CONF_FOLDER / f"{config}.yaml").read_text()))
     assert len(keys) > 8
     for key in keys:
         shown = re.findall(rf"^│   {key.name} +<(?:int|float|bool|str)> ", found.out, re.MULTILINE)
@@ -133,15 +133,15 @@ def test_help_explains_the_keys_of_what_is_named(qarena: Qarena) -> None:
 
 
 def test_help_shows_the_limits_and_choices_of_the_schema() -> None:
-    keys = {key.name: key for key in archive_keys()}
+    keys = {key.name: key for key in list_archive_keys()}
     assert keys["archive.shard_games"].limits == f"2 to {1 << 24}"
     assert keys["archive.shard_seconds"].limits == "at least 0"
     assert keys["archive.other_code"].choices == ("refuse", "extend", "new")
 
 
 def test_every_key_of_a_command_is_explained() -> None:
-    for path in set(CONF.glob("*.yaml")) - {CONF / "command.yaml"}:
-        unexplained = {key.name for key in keys_in(path.read_text()) if key.default and not key.meaning}
+    for path in set(CONF_FOLDER.glob("*.yaml")) - {CONF_FOLDER / "command.yaml"}:
+        unexplained = {key.name for key in parse_keys(path.read_text()) if key.default and not key.meaning}
         assert unexplained <= {f"{path.stem}_schema", "command"}, path
 
 
@@ -168,22 +168,22 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_they_come_last_and_for_the_time_of_a_command_only(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    monkeypatch.delenv(OWN_FOLDERS, raising=False)  # a server in this process may have set it
+    monkeypatch.delenv(USER_FOLDERS_VARIABLE, raising=False)  # a server in this process may have set it
     before = [*sys.path]
-    with own_modules([own, own]):
+    with search_user_folders([own, own]):
         assert sys.path == [*before, str(own)]
         assert own not in Path(str(importlib.import_module("colorsys").__file__)).parents
     assert sys.path == before
-    assert OWN_FOLDERS not in os.environ
+    assert USER_FOLDERS_VARIABLE not in os.environ
 
 
 def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with own_modules([own]):
-        handed_on = os.environ[OWN_FOLDERS]
-    monkeypatch.setenv(OWN_FOLDERS, handed_on)  # all that such a process has
+    with search_user_folders([own]):
+        handed_on = os.environ[USER_FOLDERS_VARIABLE]
+    monkeypatch.setenv(USER_FOLDERS_VARIABLE, handed_on)  # all that such a process has
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert find_own_modules() == [str(own)]
-    assert find_own_modules() == []
+    assert add_user_folders_to_path() == [str(own)]
+    assert add_user_folders_to_path() == []
     assert sys.path[-1] == str(own)
 
 
@@ -234,7 +234,7 @@ def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes
     assert (found.code, Path.cwd()) == (0, tmp_path), found.err
     assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
     archive = Archive.open(tmp_path / "here/games")
-    assert all(archive.ranges(run_id).units for run_id in archive.run_ids())
+    assert all(archive.list_effective_ranges(run_id).units for run_id in archive.list_run_ids())
     assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
     assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")
     assert name == "train" or "--archive here/games" in found.out

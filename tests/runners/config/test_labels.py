@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarto.errors import RequestError
-from runners.arena.spec import label_of
+from runners.arena.spec import format_label
 from runners.config.agents import parse_label
 from runners.config.labels import (
-    MOST_BRACKETS,
-    MOST_LABEL_CHARACTERS,
+    MAX_BRACKETS,
+    MAX_LABEL_CHARACTERS,
     check_size,
     parse_value,
     quote,
@@ -62,10 +62,10 @@ containers = st.recursive(
 
 @given(names, st.dictionaries(words, scalars | texts | containers, max_size=4))
 def test_a_label_is_read_back_as_it_was_written(name: str, parameters: dict[str, Any]) -> None:
-    label = label_of(name, parameters, {})
+    label = format_label(name, parameters, {})
     read_name, read = parse_label(label, "agent")
     assert read_name == name
-    assert label_of(read_name, read, {}) == label
+    assert format_label(read_name, read, {}) == label
     assert {key: value for key, value in read.items() if isinstance(value, list | dict)} == {
         key: value for key, value in parameters.items() if isinstance(value, list | dict)
     }
@@ -117,12 +117,12 @@ def test_long_and_deep_labels_are_refused_in_one_short_line(label: str) -> None:
 
 
 def test_labels_up_to_the_limits_are_read() -> None:
-    deep = f"random(a={'[' * (MOST_BRACKETS - 1)}1{']' * (MOST_BRACKETS - 1)})"
+    deep = f"random(a={'[' * (MAX_BRACKETS - 1)}1{']' * (MAX_BRACKETS - 1)})"
     value = parse_label(deep, "agent")[1]["a"]
-    for _ in range(MOST_BRACKETS - 1):
+    for _ in range(MAX_BRACKETS - 1):
         (value,) = value
     assert value == 1
-    long = f"random(a={'x' * (MOST_LABEL_CHARACTERS - 10)})"
-    assert len(long) == MOST_LABEL_CHARACTERS
-    assert parse_label(long, "agent") == ("random", {"a": "x" * (MOST_LABEL_CHARACTERS - 10)})
+    long = f"random(a={'x' * (MAX_LABEL_CHARACTERS - 10)})"
+    assert len(long) == MAX_LABEL_CHARACTERS
+    assert parse_label(long, "agent") == ("random", {"a": "x" * (MAX_LABEL_CHARACTERS - 10)})
     check_size("brackets in quotes", "a='" + "[" * 100 + "'")

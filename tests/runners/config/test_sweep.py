@@ -19,17 +19,17 @@ from omegaconf import DictConfig
 
 from analytics import open_archive
 from analytics.questions.pairings import PairingResult
-from analytics.questions.ratings import ratings
+from analytics.questions.ratings import compute_ratings
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from quarto.rules import CELLS, NONE, finished_lines
-from runners.arena.experiment import Experiment, prepare
+from quarto.rules import CELLS, NONE, find_finished_lines
+from runners.arena.experiment import Experiment, prepare_experiment
 from runners.config import sweep
-from runners.config.objectives import Elo, Regret, Score, WinRate, agent_in, random_game
-from runners.config.options import CONF, load_rules
-from runners.config.sweep import sweep_id
-from runners.config.sweep_values import MOST_TEXTS, first_values, other_configurations, parse_overrides
+from runners.config.objectives import Elo, Regret, Score, WinRate, find_agent_index, play_random_game
+from runners.config.options import CONF_FOLDER, load_rules
+from runners.config.sweep import compute_sweep_id
+from runners.config.sweep_values import MAX_CHECKED_TEXTS, compose_other_configs, keep_first_values, parse_overrides
 from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, play, request, rows, stop_the_second_run, stored_at
@@ -68,7 +68,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     for row, (wins, draws, losses) in zip(table, asked.select("wins", "draws", "losses").rows(), strict=True):
         assert [float(row[i]) for i in (6, 8, 9)] == [5 * count for count in (wins, draws, losses)]
         assert float(row[10]) == pytest.approx((wins + draws / 2) / 20, abs=1e-4)
-    assert verify(Archive.open(tmp_path / "data/archive")).problems == []
+    assert verify_archive(Archive.open(tmp_path / "data/archive")).problems == []
 
 
 @pytest.mark.parametrize("flag", ["hydra.mode=MULTIRUN", *seldom("--multirun", "-m")])
@@ -91,7 +91,7 @@ def test_a_sweep_over_agents_rows_by_pairing_and_a_run_in_the_mode_of_a_sweep_is
     with open_archive(tmp_path / "data/archive") as archive:
         values = archive.sql("SELECT DISTINCT job, objective, value FROM sweeps ORDER BY job").rows()
     assert [name for _, name, _ in values] == ["elo", "elo"]
-    first, second = (Elo().text(value) for _, _, value in values)
+    first, second = (Elo().format_value(value) for _, _, value in values)
     assert [row[-1] for row in table] == [first, "", "", second, "", ""]  # once a job
     recorded = sorted((tmp_path / "data/archive/sweeps").rglob("*.json"))
     assert len(recorded) == 2
@@ -160,17 +160,17 @@ def test_the_first_job_begins_before_those_of_all_other_values_are_composed(
 
 
 def test_all_texts_up_to_a_limit_and_the_ends_of_numbers_are_checked_before_the_first_job(qarena: Qarena) -> None:
-    words = ",".join(f"w{i}" for i in range(MOST_TEXTS + 1))
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    words = ",".join(f"w{i}" for i in range(MAX_CHECKED_TEXTS + 1))
+    with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         given = parse_overrides(["seed=5,1,2,9,4", "a.name=x,1,2.5,0.5,nan", "rules=glob(t*)", f"b.name={words}"])
-        first = compose("run", first_values(given), return_hydra_config=True)
-        checked = [*other_configurations("run", first, given)]
+        first = compose("run", keep_first_values(given), return_hydra_config=True)
+        checked = [*compose_other_configs("run", first, given)]
     base = (5, "x", "torus", "w0")
     seen = [(cfg.seed, str(cfg.a.name), cfg.rules.name, cfg.b.name) for cfg in checked]
     assert seen[:2] == [(1, *base[1:]), (9, *base[1:])]
     assert [a for _, a, rules, b in seen[2:] if (rules, b) == base[2:]] == ["nan", "1", "0.5", "2.5"]
     assert [rules for _, _, rules, _ in seen if rules != "torus"] == ["torus_square"]
-    assert [b for *_, b in seen if b != "w0"] == [f"w{i}" for i in range(1, MOST_TEXTS)]
+    assert [b for *_, b in seen if b != "w0"] == [f"w{i}" for i in range(1, MAX_CHECKED_TEXTS)]
 
 
 class Watcher(Callback):
@@ -337,21 +337,21 @@ def test_jobs_that_share_a_folder_are_all_shown(qarena: Qarena) -> None:
 
 def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     swept = ["rules=classic,square", "games=20"]
-    same = sweep_id(swept)
+    same = compute_sweep_id(swept)
     assert re.fullmatch("[0-9a-f]{12}", same)
     others = (
         *("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x"),
         *("executor=ray", "ray.address=node7"),
     )
-    assert {sweep_id([*swept[::-1], other]) for other in others} == {same}
-    assert sweep_id([*swept, "seed=2"]) != same
-    assert sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
+    assert {compute_sweep_id([*swept[::-1], other]) for other in others} == {same}
+    assert compute_sweep_id([*swept, "seed=2"]) != same
+    assert compute_sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
     study = [*swept, "hydra/sweeper=optuna"]
-    assert sweep_id(study) != same
+    assert compute_sweep_id(study) != same
     more = ("storage=sqlite:///x.db", "n_trials=50", "n_jobs=4")
-    assert {sweep_id([*study, f"hydra.sweeper.{each}"]) for each in more} == {sweep_id(study)}
-    assert sweep_id([*study, "hydra.sweeper.sampler.seed=1"]) != sweep_id(study)
-    assert sweep_id(["rules=classic,square,torus", "games=20"]) != same
+    assert {compute_sweep_id([*study, f"hydra.sweeper.{each}"]) for each in more} == {compute_sweep_id(study)}
+    assert compute_sweep_id([*study, "hydra.sweeper.sampler.seed=1"]) != compute_sweep_id(study)
+    assert compute_sweep_id(["rules=classic,square,torus", "games=20"]) != same
 
 
 MATCH = ("agent@a=semi_random", "agent@b=rule_based", "games=40", "seed=3")
@@ -375,7 +375,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     """An archive of ``MATCH`` and ``TOURNAMENT``: each with its results."""
     root = tmp_path_factory.mktemp("played")
     return root, {
-        asked: (prepare(stored_at(root, request(*asked))), play(root, *asked).results) for asked in (MATCH, TOURNAMENT)
+        asked: (prepare_experiment(stored_at(root, request(*asked))), play(root, *asked).results)
+        for asked in (MATCH, TOURNAMENT)
     }
 
 
@@ -396,14 +397,16 @@ def test_the_objectives_of_a_run_are_those_of_all_games_of_the_agent(
     # Elo is that of the ratings over the anchor.
     experiment, results = runs[TOURNAMENT]
     with open_archive(root) as archive:
-        rated = ratings(archive, f"run_id = '{experiment.run_id}'", anchor="dumb", samples=0)
+        rated = compute_ratings(archive, f"run_id = '{experiment.run_id}'", anchor="dumb", samples=0)
     expected = {each.agent: each.elo.mean for each in rated.ratings}
     for agent in ("random", "semi_random"):
         assert Elo(agent, "dumb").value(experiment, results) == expected[agent] != 0
     with pytest.raises(RequestError, match=r"objective=elo needs objective.anchor=LABEL in a tournament"):
         Elo().check(experiment.request.spec)
-    assert Elo().text(float("inf")) == "∞"
-    assert agent_in(request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1  # its default
+    assert Elo().format_value(float("inf")) == "∞"
+    assert (
+        find_agent_index(request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1
+    )  # its default
 
 
 def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_path: Path) -> None:
@@ -438,7 +441,7 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
     for name in ("classic", "own_piece", "torus_square"):
         rules = load_rules(name)
         for least in (0, 8):
-            game = random_game(rules, least, seed=least)
+            game = play_random_game(rules, least, seed=least)
             assert game is not None
             plies = int(game.plies[0])
             assert plies > least
@@ -447,12 +450,12 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
             board = [NONE] * CELLS
             for ply, (piece, cell) in enumerate(zip(pieces, cells, strict=True), 1):
                 board[cell] = piece
-                assert bool(finished_lines(board, rules)) == (ply == plies and game.winner[0] != NONE)
+                assert bool(find_finished_lines(board, rules)) == (ply == plies and game.winner[0] != NONE)
             assert game.winner[0] in (NONE, plies & 1)
 
 
 def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:
     asked = ("agent@a=semi_random", "games=2", "opening_plies=2")
-    experiment, results = prepare(stored_at(tmp_path, request(*asked))), play(tmp_path, *asked).results
+    experiment, results = prepare_experiment(stored_at(tmp_path, request(*asked))), play(tmp_path, *asked).results
     with pytest.raises(FailureError, match=r"'semi_random' has no decision in run .* from 15 pieces on"):
         Regret(from_pieces=15).value(experiment, results)

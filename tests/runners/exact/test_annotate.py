@@ -12,20 +12,20 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.annotate import (
-    AnnotationPart,
-    AnnotationSettings,
+    AnnotationChunk,
+    AnnotationOptions,
     AnnotationSummary,
     Annotator,
     annotate_runs,
-    annotation_parts,
+    list_annotation_chunks,
 )
 from analytics.store.archive import Archive
-from analytics.tables.derived.decisions import note_annotations
+from analytics.tables.derived.decisions import record_annotated_units
 from analytics.tables.derived.jobs import StoppedError
-from analytics.tables.upkeep.garbage import remove_replaced, unneeded_files
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
-from quarto.position import from_plies
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
+from quarto.position import position_from_plies
 from quarto.rules import NONE, Rules
 from tests.marks import seldom
 from tests.naive import PRESETS
@@ -34,8 +34,8 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 OPENING = 11  # plies: positions after them take the slow twin milliseconds
-QUICK = AnnotationSettings(megabytes=1.0, threads=2)
-COUNTED = AnnotationSettings(choices=True, megabytes=1.0, threads=2)
+QUICK = AnnotationOptions(megabytes=1.0, threads=2)
+COUNTED = AnnotationOptions(choices=True, megabytes=1.0, threads=2)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def root(played: Path, tmp_path: Path) -> Path:
     return shutil.copytree(played, tmp_path / "archive")
 
 
-def annotated(root: Path, settings: AnnotationSettings = QUICK) -> AnnotationSummary:
+def annotated(root: Path, settings: AnnotationOptions = QUICK) -> AnnotationSummary:
     archive = Archive.open(root)
-    return annotate_runs(archive, archive.run_ids(), settings)
+    return annotate_runs(archive, archive.list_run_ids(), settings)
 
 
 def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[int, str, int, int, int, int]]:
@@ -63,7 +63,7 @@ def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[in
     found = []
     for ply in range(OPENING, len(plies)):
         piece, cell = plies[ply]
-        board = from_plies(plies[:ply])
+        board = position_from_plies(plies[:ply])
         value = solve_position(board, rules).value
         if rules.mover_chooses:
             turns = turns_of(board, rules)
@@ -73,7 +73,7 @@ def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[in
         gifts = turns_of(board, rules)
         saving = sum(solved.value == value for solved in gifts.values())
         found.append((ply, "gift", value, gifts[NONE, piece].value, len(gifts), saving))
-        hand = from_plies(plies[:ply], piece)
+        hand = position_from_plies(plies[:ply], piece)
         by_cell: dict[int, list[Solved]] = {}
         for (to, _), solved in turns_of(hand, rules).items():
             by_cell.setdefault(to, []).append(solved)
@@ -118,8 +118,8 @@ def test_games_are_judged_once_and_again_only_to_count_choices(root: Path) -> No
     assert annotated(root) == annotated(root, COUNTED) == AnnotationSummary(0, 0, 0)
     with open_archive(root) as archive:
         assert archive.sql("SELECT count(*), count(saving) FROM decisions").row(0) == (first.decisions,) * 2
-    assert len(unneeded_files(Archive.open(root))) == len(files(root)) // 2  # the files without choices
-    (run,) = Archive.open(root).runs()
+    assert len(list_unneeded_files(Archive.open(root))) == len(files(root)) // 2  # the files without choices
+    (run,) = Archive.open(root).load_runs()
     assert run.annotated == 12
     play(root, "agents=[random,semi_random]", "games=32", f"opening_plies={OPENING}", "threads=1")
     assert annotated(root).games == 8  # those that came later
@@ -130,32 +130,32 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
     shutil.copytree(root, tmp_path / "whole")
     annotated(tmp_path / "whole")
     archive = Archive.open(root)
-    (run_id,) = archive.run_ids()
-    compact(archive, run_id)
-    remove_replaced(archive, run_id, 0.0)
-    assert len(archive.ranges(run_id)) == 1
+    (run_id,) = archive.list_run_ids()
+    compact_run(archive, run_id)
+    remove_replaced_files(archive, run_id, 0.0)
+    assert len(archive.list_effective_ranges(run_id)) == 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analytics.exact.annotate.TASK_GAMES", 4)
         patch.setattr("analytics.exact.annotate.PART_GAMES", 4)
-        left = [*annotation_parts(archive, [run_id], QUICK)]
+        left = [*list_annotation_chunks(archive, [run_id], QUICK)]
         assert len(left) > 4
         for number, part in enumerate(left):
-            assert [*annotation_parts(archive, [run_id], QUICK)] == left[number:]
+            assert [*list_annotation_chunks(archive, [run_id], QUICK)] == left[number:]
             with open_archive(root) as opened:
                 assert opened.sql("SELECT count(*) FROM decisions").item() == 0
-            assert unneeded_files(archive) == []
+            assert list_unneeded_files(archive) == []
             Annotator(archive, QUICK).annotate(part)
-        assert [*annotation_parts(archive, [run_id], QUICK)] == []
-    note_annotations(archive, run_id)
-    assert verify(archive).problems == []
+        assert [*list_annotation_chunks(archive, [run_id], QUICK)] == []
+    record_annotated_units(archive, run_id)
+    assert verify_archive(archive).problems == []
     asked = "FROM decisions ORDER BY ALL"
     with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
         assert opened.sql(asked).equals(whole.sql(asked))
-    before = len(archive.ranges(run_id, "decisions"))
+    before = len(archive.list_effective_ranges(run_id, "decisions"))
     for _ in range(2):
-        compact(archive, run_id)
-        remove_replaced(archive, run_id, 0.0)
-    assert len(archive.ranges(run_id, "decisions")) == 1 < before
+        compact_run(archive, run_id)
+        remove_replaced_files(archive, run_id, 0.0)
+    assert len(archive.list_effective_ranges(run_id, "decisions")) == 1 < before
     with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
         assert opened.sql(asked).equals(whole.sql(asked))
 
@@ -164,9 +164,9 @@ def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
     play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
     archive = Archive.open(tmp_path)
-    part = next(annotation_parts(archive, archive.run_ids(), QUICK))
+    part = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
     annotator = Annotator(archive, QUICK)
-    annotator._evaluator(archive.known_run(part.part.run_id).rules)._shared.stop()
+    annotator._game_solver(archive.load_run(part.unit_range.run_id).rules)._shared.stop()
     with pytest.raises(StoppedError):
         annotator.annotate(part)
     assert files(tmp_path) == []
@@ -188,9 +188,9 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the second part is judged."""
-    annotate, begun = Annotator.annotate, list[AnnotationPart]()
+    annotate, begun = Annotator.annotate, list[AnnotationChunk]()
 
-    def interrupted(self: Annotator, part: AnnotationPart, *rest: Any) -> AnnotationSummary:
+    def interrupted(self: Annotator, part: AnnotationChunk, *rest: Any) -> AnnotationSummary:
         begun.append(part)
         if len(begun) == 2:
             signal.raise_signal(signal.SIGINT)
@@ -204,8 +204,8 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     assert found.err.endswith("interrupted: what is judged is kept; run the same command again to judge the rest\n")
     kept = len(files(root))
     assert 1 <= kept <= 2
-    (run,) = Archive.open(root).runs()
-    assert run.annotated == sum(part.part.units for part in begun[:kept])
+    (run,) = Archive.open(root).load_runs()
+    assert run.annotated == sum(part.unit_range.units for part in begun[:kept])
     rest = 24 - 2 * run.annotated
     assert f" decisions of {rest} games judged in " in qarena(*words).out
     assert qarena(*words).out.startswith("Nothing to judge")
@@ -219,7 +219,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
     assert f"run 'qarena annotate --archive {root} --choices' first (without --choices" in nothing.refusal
-    (run_id,) = Archive.open(root).run_ids()
+    (run_id,) = Archive.open(root).list_run_ids()
     of_run = qarena("mistakes", "--run", run_id, *where)
     assert f"run 'qarena annotate --run {run_id} --archive {root} --choices' first" in of_run.refusal
     found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
@@ -271,8 +271,8 @@ def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
             row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
             return row
 
-    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=13))
-    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=14, choices=True))
+    annotated(root, AnnotationOptions(megabytes=1.0, from_pieces=13))
+    annotated(root, AnnotationOptions(megabytes=1.0, from_pieces=14, choices=True))
     first, counted = first_and_counted()
     assert first == 13
     assert counted > 0

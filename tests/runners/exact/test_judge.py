@@ -13,19 +13,19 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from analytics.exact.position_set import PositionSet, read, taken
-from analytics.statistics.tally import Tally, tally
+from analytics.exact.position_set import PositionSet, read_position_set, select_positions
+from analytics.statistics.tally import Tally, tally_by_pairing
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from quarto.views import PositionView
-from runners.arena.engine import Order
-from runners.arena.experiment import engine_of
+from runners.arena.engine import PairRange
+from runners.arena.experiment import build_engine
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.config.agents import agent_named
-from runners.config.options import user_config_dir
+from runners.config.agents import agent_from_label
+from runners.config.options import use_config_dir
 from runners.exact import judging
-from runners.exact.judge_output import by_regret
-from runners.exact.judging import AgentVerdict, JudgeOptions, draw_rate, judge
+from runners.exact.judge_output import sort_by_regret
+from runners.exact.judging import AgentVerdict, JudgeOptions, estimate_draw_rate, judge_agent
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.learning.training.trainings import train, without_pictures
@@ -62,12 +62,12 @@ class Careless:
 @pytest.fixture(scope="module")
 def late() -> PositionSet:
     """A part of the set that ships, from ten pieces on."""
-    whole = read(ROOT / "analytics/exact/position_sets/classic.parquet")
-    return taken(whole, (whole.pieces >= 10) & (np.arange(len(whole.pieces)) % 20 == 0))
+    whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
+    return select_positions(whole, (whole.pieces >= 10) & (np.arange(len(whole.pieces)) % 20 == 0))
 
 
 def verdict_on(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> AgentVerdict:
-    found = judge(agent, positions, options, threading.Event())
+    found = judge_agent(agent, positions, options, threading.Event())
     assert found is not None
     return found
 
@@ -77,8 +77,8 @@ def own(name: type) -> AgentSpec:
 
 
 def named(label: str) -> AgentSpec:
-    with user_config_dir(None):
-        return agent_named(label)
+    with use_config_dir(None):
+        return agent_from_label(label)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_perfect_agents_have_no_regret_whatever_they_choose_among(agent: AgentSp
 
 
 def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
-    whole = read(ROOT / "analytics/exact/position_sets/classic.parquet")
-    few = taken(whole, whole.pieces == 15)
+    whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
+    few = select_positions(whole, whole.pieces == 15)
     options = QUICK._replace(games=40)
-    oracle, random = (verdict_on(named(name), few, options).draws for name in ("oracle", "random"))
+    oracle, random = (verdict_on(named(name), few, options).draw_estimate for name in ("oracle", "random"))
     assert oracle is not None
     assert random is not None
     assert oracle.mean == oracle.high == 1.0
@@ -175,11 +175,11 @@ def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small:
 
 
 def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) -> None:
-    from runners.exact.judging import chosen_agents
+    from runners.exact.judging import select_agents
 
-    with user_config_dir(None):
-        labels = [agent.label for agent in chosen_agents([], tmp_path, CLASSIC, everything=True)[0]]
-        again, _ = chosen_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
+    with use_config_dir(None):
+        labels = [agent.label for agent in select_agents([], tmp_path, CLASSIC, everything=True)[0]]
+        again, _ = select_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
     assert {"oracle", "random", "mcts", "polito"} <= set(labels)
     assert not {"policy", "gifts", "rl_encoded", "own_piece_alpha_beta"} & set(labels)
     assert sorted(agent.label for agent in again) == sorted([*labels, "mcts(iterations=9)"])
@@ -188,11 +188,11 @@ def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) ->
 @pytest.mark.slow
 def test_the_leaderboard_has_every_agent_and_its_order() -> None:
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
-    whole = read(ROOT / "analytics/exact/position_sets/classic.parquet")
+    whole = read_position_set(ROOT / "analytics/exact/position_sets/classic.parquet")
     rows = dict(re.findall(r"^\| \d+ \| `([^`]+)` \| ([\d.]+) \|", text, re.MULTILINE))
     left_out = re.compile("policy=|value=|^quinto|^engine|^genetic|^polito")  # not here, others' programs, or slow
     agents = [named(label) for label in rows if not left_out.search(label)]
-    verdicts = by_regret([verdict_on(agent, whole, QUICK._replace(draws=1, seed=1)) for agent in agents])
+    verdicts = sort_by_regret([verdict_on(agent, whole, QUICK._replace(draws=1, seed=1)) for agent in agents])
     assert [each.agent.label for each in verdicts] == [label for label in rows if label in {a.label for a in agents}]
     for verdict in verdicts:
         assert f"{100 * verdict.figures['optimal'][0]:.2f}" == rows[verdict.agent.label]
@@ -201,10 +201,12 @@ def test_the_leaderboard_has_every_agent_and_its_order() -> None:
 def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_them() -> None:
     agent = named("semi_random")
     spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
-    games, _ = judging.games_with(named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event())
-    block = engine_of(spec).play_block(Order(0, 0, 15)).block
-    assert games == tally([block])[0]
-    mixed = draw_rate(Tally(pairs=((4, 3, 0), (3, 5, 0), (0, 0, 0))))
+    games, _ = judging.play_against(
+        named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event()
+    )
+    block = build_engine(spec).play_block(PairRange(0, 0, 15)).block
+    assert games == tally_by_pairing([block])[0]
+    mixed = estimate_draw_rate(Tally(pairs=((4, 3, 0), (3, 5, 0), (0, 0, 0))))
     assert mixed.mean == (3 + 3 + 10) / 30
     assert mixed.low < mixed.mean < mixed.high
 
@@ -220,4 +222,4 @@ def test_a_judgement_depends_neither_on_threads_nor_on_batches_and_says_nothing_
         assert_frame_equal(one, other)
         assert not one.equals(verdict_on(named(label), late, QUICK._replace(seed=6)).figures)
     stop = threading.Event()
-    assert judge(named("random"), late, QUICK, stop, lambda _turns: stop.set()) is None
+    assert judge_agent(named("random"), late, QUICK, stop, lambda _turns: stop.set()) is None

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
-from analytics.questions.mistakes import worst_mistakes
-from analytics.questions.selection import plies_of
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.questions.mistakes import find_worst_mistakes
+from analytics.questions.selection import read_plies
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
 from quarto.notation import format_position
-from quarto.position import from_plies
+from quarto.position import position_from_plies
 from quarto.rules import NONE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
-COUNTED = AnnotationSettings(choices=True, megabytes=1.0, threads=2)
+COUNTED = AnnotationOptions(choices=True, megabytes=1.0, threads=2)
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +31,23 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         agents, openings = "agents=[random,semi_random]", f"opening_plies={opening}"
         play(folder, agents, "games=100", openings, f"rules={rules}", "threads=1")
     archive = Archive.open(folder)
-    annotate_runs(archive, archive.run_ids(), COUNTED)
+    annotate_runs(archive, archive.list_run_ids(), COUNTED)
     return folder
 
 
 def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path) -> None:
     with open_archive(root) as archive:
-        found = worst_mistakes(archive, "true", 1000)
+        found = find_worst_mistakes(archive, "true", 1000)
         rows = archive.sql(
             "SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions WHERE regret > 0"
         ).rows()
-        plies = plies_of(archive, [(run_id, game_id) for run_id, game_id, *_ in rows])
-        rules = {record.run_id: record.rules for record in archive.archive.runs()}
+        plies = read_plies(archive, [(run_id, game_id) for run_id, game_id, *_ in rows])
+        rules = {record.run_id: record.rules for record in archive.archive.load_runs()}
 
     def text(run_id: str, game_id: int, ply: int, kind: str) -> str:
         game, of_run = plies[run_id, game_id], rules[run_id]
         held = kind == "placement" and not of_run.mover_chooses
-        position = canonical_position(from_plies(game[:ply], game[ply][0] if held else NONE), of_run)
+        position = canonical_position(position_from_plies(game[:ply], game[ply][0] if held else NONE), of_run)
         return format_position(position, of_run.name)
 
     expected = Counter((text(*row[:4]), row[3], *row[5:]) for row in rows)

@@ -7,17 +7,26 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
-from analytics.exact.puzzles import COLUMNS, LEVELS, OnlyTurn, Puzzle, only_turn, parsed, shipped, varied
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.puzzles import (
+    COLUMNS,
+    LEVELS,
+    OnlyTurn,
+    Puzzle,
+    find_only_turn,
+    load_shipped_puzzles,
+    parse_puzzles,
+    select_varied,
+)
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import parse_position
-from quarto.position import Position, from_plies
+from quarto.position import Position, position_from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
 from runners.config.options import load_rules
-from runners.exact.puzzle_making import candidates
+from runners.exact.puzzle_making import find_candidates
 from tests.marks import seldom
 from tests.naive_solver import turns_of
 from tests.runners.conftest import Qarena
@@ -45,7 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rules, games in (("classic", 150), ("square", 150), ("own_piece", 4)):
         play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", f"rules={rules}")
     archive = Archive.open(folder)
-    annotate_runs(archive, archive.run_ids(), AnnotationSettings(choices=True, megabytes=1.0, threads=2))
+    annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(choices=True, megabytes=1.0, threads=2))
     return folder
 
 
@@ -53,19 +62,19 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(root: Path, name: str) -> None:
     rules = load_rules(name)
     with open_archive(root) as opened:
-        runs = [record.run_id for record in opened.archive.runs() if record.rules.name == name]
-        solver, found = Solver(rules, 1.0), candidates(opened, runs, rules, 1)
+        runs = [record.run_id for record in opened.archive.load_runs() if record.rules.name == name]
+        solver, found = Solver(rules, 1.0), find_candidates(opened, runs, rules, 1)
         rows = opened.sql(f"SELECT game_id, ply, piece, cell FROM plies WHERE run_id = '{runs[0]}' ORDER BY ALL").rows()
     games: dict[int, list[tuple[int, int]]] = {}
     for game_id, _, piece, cell in rows:
         games.setdefault(game_id, []).append((piece, cell))
     plies = [(game, ply) for game in games.values() for ply in range(OPENING, min(len(game), 14))]
-    met = [from_plies(game[:ply], game[ply][0]) for game, ply in plies]
+    met = [position_from_plies(game[:ply], game[ply][0]) for game, ply in plies]
     expected = {canonical_position(each, rules) for each in met if naive_only_turn(each, rules)}
-    assert {canonical_position(each, rules) for each in found if only_turn(solver, each)} == expected
+    assert {canonical_position(each, rules) for each in found if find_only_turn(solver, each)} == expected
     assert len(expected) > 3
     assert len({canonical_position(each, rules) for each in found}) == len(found)
-    assert [only_turn(solver, each) for each in found] == [naive_only_turn(each, rules) for each in found]
+    assert [find_only_turn(solver, each) for each in found] == [naive_only_turn(each, rules) for each in found]
 
 
 def test_the_same_games_and_options_give_the_same_bytes(root: Path, qarena: Qarena) -> None:
@@ -74,7 +83,7 @@ def test_the_same_games_and_options_give_the_same_bytes(root: Path, qarena: Qare
         assert made.code == 0
     assert "8 puzzles of " in made.out
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
-    found = parsed(Path("one.csv").read_text(), "one.csv")
+    found = parse_puzzles(Path("one.csv").read_text(), "one.csv")
     assert {each.rules for each in found} == {"classic", "square"}
     assert [each.level for each in found] == sorted(each.level for each in found)
 
@@ -104,25 +113,25 @@ def test_what_cannot_be_made_is_refused_in_a_line(root: Path, qarena: Qarena, tm
 )
 def test_a_wrong_line_of_a_file_is_named(line: str, named: str) -> None:
     with pytest.raises(RequestError, match=rf"mine.csv, line 2 is no puzzle: .*{named}"):
-        parsed(f"{','.join(COLUMNS)}\n{line}\n", "mine.csv")
+        parse_puzzles(f"{','.join(COLUMNS)}\n{line}\n", "mine.csv")
     with pytest.raises(RequestError, match=r"mine.csv .* its first line is not position,turn"):
-        parsed(line, "mine.csv")
+        parse_puzzles(line, "mine.csv")
 
 
 def test_puzzles_are_chosen_evenly_and_in_an_order_of_their_own() -> None:
     every = [
-        Puzzle(from_plies([(piece, piece) for piece in range(pieces)], 15), "classic", 15, 14, 1, 1, missed)
+        Puzzle(position_from_plies([(piece, piece) for piece in range(pieces)], 15), "classic", 15, 14, 1, 1, missed)
         for pieces in (5, 7, 9)
         for missed in (0.1, 0.6, 0.8, 1.0)
     ]
-    chosen = varied(every, 6)
-    assert chosen == varied(every[::-1], 6)
+    chosen = select_varied(every, 6)
+    assert chosen == select_varied(every[::-1], 6)
     assert [each.level for each in chosen] == [1, 1, 2, 2, 3, 4]
-    assert len(varied(every, 100)) == len(every)
+    assert len(select_varied(every, 100)) == len(every)
 
 
 def test_the_set_that_ships_has_each_level_and_both_rules_and_no_position_twice() -> None:
-    puzzles = shipped()
+    puzzles = load_shipped_puzzles()
     assert [sum(each.level == level for each in puzzles) for level in LEVELS] == [60] * 5
     forms = {(each.rules, canonical_position(each.position, load_rules(each.rules))) for each in puzzles}
     assert len(forms) == len(puzzles)
@@ -133,19 +142,21 @@ def test_the_set_that_ships_has_each_level_and_both_rules_and_no_position_twice(
 @pytest.mark.parametrize("fewest", [9, *seldom(3)])
 def test_the_only_turns_that_ship_are_those_that_the_solver_finds(fewest: int) -> None:
     solvers = {name: Solver(load_rules(name), 64.0) for name in ("classic", "square")}
-    chosen = [each for each in shipped() if fewest <= each.position.occupied.bit_count() < 9 + 16 * (fewest == 9)]
+    chosen = [
+        each for each in load_shipped_puzzles() if fewest <= each.position.occupied.bit_count() < 9 + 16 * (fewest == 9)
+    ]
     for each in chosen:
-        found = only_turn(solvers[each.rules], each.position)
+        found = find_only_turn(solvers[each.rules], each.position)
         assert found == (each.cell, each.gift, each.value, each.depth), each.text
     assert len(chosen) > 60
 
 
 def test_the_latest_puzzles_that_ship_are_those_that_naive_search_finds() -> None:
-    late = [each for each in shipped() if each.position.occupied.bit_count() > 11]
+    late = [each for each in load_shipped_puzzles() if each.position.occupied.bit_count() > 11]
     for each in late:
         found = naive_only_turn(each.position, load_rules(each.rules))
         assert found == (each.cell, each.gift, each.value, each.depth), each.text
     assert len(late) > 20
     # Two turns that a symmetry exchanges are two.
     position, _ = parse_position("F3../C0../..../.... 5")
-    assert only_turn(Solver(CLASSIC, 1.0), position) is None
+    assert find_only_turn(Solver(CLASSIC, 1.0), position) is None

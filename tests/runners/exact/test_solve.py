@@ -19,11 +19,11 @@ from runners.exact import solve
 from runners.exact.solve import (
     SolveOptions,
     Solvers,
-    answers,
-    check_request,
-    parse_question,
+    check_solve_target,
+    parse_solve_request,
+    print_game_value,
     run_search,
-    solve_game,
+    solve_lines,
 )
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
@@ -47,7 +47,7 @@ BAD = {
 
 def expected_moves(text: str) -> set[tuple[str | None, str | None, int, int]]:
     """Cells and gifts as text with value and distance, by playing every game out."""
-    question = parse_question(text)
+    question = parse_solve_request(text)
     return {
         (None if cell == NONE else format_cell(cell), None if gift == NONE else format_piece(gift), *solved)
         for (cell, gift), solved in turns_of(question.position, question.rules).items()
@@ -60,7 +60,7 @@ def test_json_holds_value_distance_and_every_move(qarena: Qarena, hand: str) -> 
     found = qarena("solve", text, "--json", "-", "--memory", "1MiB")
     assert found.code == 0
     answer = json.loads(found.out)
-    assert (answer["value"], answer["distance"]) == solve_position(parse_question(text).position, CLASSIC)
+    assert (answer["value"], answer["distance"]) == solve_position(parse_solve_request(text).position, CLASSIC)
     moves = answer["moves"]
     assert {(m.get("cell"), m.get("gift"), m["value"], m["distance"]) for m in moves} == expected_moves(text)
     assert [move["value"] for move in moves] == sorted((move["value"] for move in moves), reverse=True)
@@ -146,7 +146,7 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
     assert "1 line could not be answered" in found.err
     for text, line in zip(texts, lines, strict=True):
         if text != texts[17]:
-            question = parse_question(text)
+            question = parse_solve_request(text)
             value, distance = solve_position(question.position, question.rules)
             assert line == {"position": text, "value": value, "distance": distance}
 
@@ -174,7 +174,7 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
     solvers = Solvers(4.0, use_tablebase=False)
     easy = [(number, POSITION) for number in range(1, 17)]
     hard = [(number, EARLY) for number in range(17, 200)]
-    found = answers(easy + hard, SolveOptions(turns=False), solvers, 1)
+    found = solve_lines(easy + hard, SolveOptions(turns=False), solvers, 1)
     waiting = threading.Timer(20.0, solvers.stop)
     waiting.start()
     for _ in range(16):
@@ -185,7 +185,7 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
 
 
 def test_the_whole_game_is_that_of_classic_rules_unless_others_are_named() -> None:
-    assert [check_request(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
+    assert [check_solve_target(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
 
 
 def test_the_value_of_the_whole_game_is_proven_by_search_alone(
@@ -196,6 +196,6 @@ def test_the_value_of_the_whole_game_is_proven_by_search_alone(
 
     monkeypatch.setattr(solve, "base_for", refuse)
     monkeypatch.setattr(Solver, "value", lambda _self, position: int(position != EMPTY))  # takes hours
-    solve_game("torus", 1.0, Path("-"))
+    print_game_value("torus", 1.0, Path("-"))
     answer = json.loads(capsys.readouterr().out)
     assert (answer["rules"], answer["value"], answer["nodes"]) == ("torus", 0, 0)

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 from quarto.errors import FailureError
-from runners.hosting.child_program import Message, Serve
+from runners.hosting.child_program import Message, RequestHandler
 
 
-def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
+def build_handler(setup: dict[str, Any], content: bytes) -> tuple[Message, RequestHandler]:
     """Does what each request names, in a child."""
     if "refuse" in setup:
         raise FailureError(setup["refuse"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC
 from runners.config.options import load_rules
-from runners.hosting.illegal_turns import faults_of, illegal_turn, turn_text
+from runners.hosting.illegal_turns import describe_illegal_turn, describe_turn_faults, format_turn
 
 TURNS: dict[tuple[str, str, tuple[int, int]], str] = {
     ("0.../..../..../.... 7", "classic", (1, 5)): "",
@@ -20,15 +20,15 @@ TURNS: dict[tuple[str, str, tuple[int, int]], str] = {
 
 def test_a_turn_is_illegal_for_these_reasons() -> None:
     for (position, rules, turn), wrong in TURNS.items():
-        found = faults_of(parse_position(position)[0], turn, load_rules(rules))
+        found = describe_turn_faults(parse_position(position)[0], turn, load_rules(rules))
         assert found.startswith(wrong)
         assert bool(found) == bool(wrong)
 
 
 def test_names_replace_numbers_where_turns_are_text() -> None:
     position, _ = parse_position("0.../..../..../.... 7")
-    answered, text = illegal_turn(position, (0, 10), CLASSIC, as_text=True)
-    assert answered == f"{turn_text((0, 10))}: a1 is occupied" == "a1 A: a1 is occupied"
+    answered, text = describe_illegal_turn(position, (0, 10), CLASSIC, as_text=True)
+    assert answered == f"{format_turn((0, 10))}: a1 is occupied" == "a1 A: a1 is occupied"
     assert "legal cells: b1, c1, d1, a2" in text
-    numbers, _ = illegal_turn(position, (0, 10), CLASSIC, as_text=False)
+    numbers, _ = describe_illegal_turn(position, (0, 10), CLASSIC, as_text=False)
     assert numbers == "(cell, gift) = (0, 10): cell 0 (a1) is not an empty cell"

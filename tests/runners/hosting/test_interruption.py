@@ -23,15 +23,15 @@ import pytest
 from agents.random import Random
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rules import CLASSIC
 from quarto.views import PositionView
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from runners.arena.executors import base
-from runners.arena.playing import execute
+from runners.arena.playing import execute_request
 from runners.hosting import interruption
-from runners.hosting.interruption import answered_interrupts, interruptible, unprinted_interrupts
+from runners.hosting.interruption import exit_on_interrupt, silence_unraisable_interrupts, stop_on_signal
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import (
@@ -99,7 +99,7 @@ def files(folder: Path) -> int:
 def check_rows(folder: Path, expected: Rows) -> None:
     """The archive holds what it would hold without interruption."""
     assert_same_rows(rows(folder / "games here"), expected)
-    assert verify(Archive.open(folder / "games here")).problems == []
+    assert verify_archive(Archive.open(folder / "games here")).problems == []
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_signal_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     with open_archive(folder / "games here") as archive:
         assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
     assert 4 <= int(kept[1]) < 100
-    assert verify(Archive.open(folder / "games here")).problems == []
+    assert verify_archive(Archive.open(folder / "games here")).problems == []
 
     program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
@@ -140,7 +140,7 @@ def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Pa
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130, err
     assert "Traceback" not in out + err
-    assert verify(Archive.open(folder / "games here")).problems == []
+    assert verify_archive(Archive.open(folder / "games here")).problems == []
 
 
 class Listener(Watcher):
@@ -150,7 +150,7 @@ class Listener(Watcher):
         super().__init__()
         self.when_idle = when_idle
 
-    def idle(self, turns: int) -> None:
+    def report_turns(self, turns: int) -> None:
         self.when_idle(turns)
 
 
@@ -176,7 +176,7 @@ def asked_of(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
     """Plays games of a class of this module against ``dumb``, watched."""
     agent = f"{{agent:random,_target_:{__name__}.{kind.__name__},name:it}}"
     asked = stored_at(root, request(f"agents=[{agent},dumb]", *overrides))
-    return lambda stop, watcher: execute(asked, "", stop, watcher)
+    return lambda stop, watcher: execute_request(asked, "", stop, watcher)
 
 
 @pytest.mark.usefixtures("quickly_idle")
@@ -225,13 +225,13 @@ def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_
     assert 0 < len(found) == outcome.played < 200  # type: ignore[attr-defined]
     numbers = (found["game_id"] & (2**32 - 1)).to_list()
     assert numbers == list(range(len(numbers)))  # the first games, whether short or long
-    assert verify(Archive.open(tmp_path)).problems == []
+    assert verify_archive(Archive.open(tmp_path)).problems == []
 
 
 def test_a_stop_cuts_a_block_of_slow_agents_soon() -> None:
     arena = BatchEngine(CLASSIC, [Dice(), Random()], ["it", "random"], [(0, 1)], seed=3, run=3)
     turns = iter(range(1000))
-    assert arena.play_block(Order(0, 0, 60), lambda: next(turns) >= 20) is None
+    assert arena.play_block(PairRange(0, 0, 60), lambda: next(turns) >= 20) is None
     assert next(turns) == 21
 
 
@@ -261,7 +261,7 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
     ) as e:
         asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(threading.Event(), Watcher())
     assert "\n" not in str(e.value)
-    record = Archive.open(tmp_path).run(Archive.open(tmp_path).recorded()[0])
+    record = Archive.open(tmp_path).find_run(Archive.open(tmp_path).list_recorded_run_ids()[0])
     assert record is not None
     assert record.status == "interrupted"
     asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
@@ -306,8 +306,8 @@ def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
         os.close(ours)
         assert process.wait(DEADLINE) == 129
     archive = Archive.open(folder / "games here")
-    assert [record.status for record in archive.runs()] == ["interrupted"]
-    assert verify(archive).problems == []
+    assert [record.status for record in archive.load_runs()] == ["interrupted"]
+    assert verify_archive(archive).problems == []
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -320,7 +320,7 @@ def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeyp
 
     monkeypatch.setattr(interruption, "STOP_SECONDS" if presses == 1 else "LAST_SECONDS", 0.01)
     monkeypatch.setattr(interruption, "leave", leave)
-    with interruption.interruptible() as stop:
+    with interruption.stop_on_signal() as stop:
         assert not stop.is_set()
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
@@ -404,7 +404,7 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
 
     printed: list[type[BaseException]] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda found: printed.append(found.exc_type))
-    with unprinted_interrupts(), interruptible() as stop:
+    with silence_unraisable_interrupts(), stop_on_signal() as stop:
         press_ctrl_c()
         assert stop.is_set()
         Dying()
@@ -420,7 +420,7 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
 def handlers() -> Iterator[None]:
     """Begin with the handlers of a command in a terminal, also under nohup, and restore those of the tests."""
     before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
-    for number in interruption.TERMINATIONS:
+    for number in interruption.TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     yield
     for number, handler in before.items():
@@ -430,7 +430,7 @@ def handlers() -> Iterator[None]:
 @contextmanager
 def leaving_with(code: int) -> Iterator[None]:
     """Inside the context is a command, which ends with this code."""
-    with pytest.raises(SystemExit) as left, answered_interrupts():
+    with pytest.raises(SystemExit) as left, exit_on_interrupt():
         yield
     assert left.value.code == code
 
@@ -442,7 +442,7 @@ def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_
 ) -> None:
     with leaving_with(code):
         signal.raise_signal(number)
-    with leaving_with(code), interruptible() as stop:
+    with leaving_with(code), stop_on_signal() as stop:
         signal.raise_signal(number)
         assert stop.is_set()
         signal.raise_signal(signal.SIGTERM)  # a scheduler that insists; and a second Ctrl-C would be a person's
@@ -452,7 +452,7 @@ def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_
 @pytest.mark.usefixtures("handlers")
 def test_a_signal_that_was_ignored_when_the_command_began_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
-    with answered_interrupts(), interruptible() as stop:
+    with exit_on_interrupt(), stop_on_signal() as stop:
         signal.raise_signal(signal.SIGHUP)
         assert not stop.is_set()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -493,17 +493,17 @@ def test_after_a_swallowed_sigterm_nothing_more_begins() -> None:
     begun = list[threading.Event]()
     with leaving_with(143):
         swallow_sigterm()
-        with interruptible() as stop:
+        with stop_on_signal() as stop:
             begun.append(stop)
     assert begun == []
-    with interruptible() as stop:  # of another command in this process
+    with stop_on_signal() as stop:  # of another command in this process
         assert not stop.is_set()
 
 
 @pytest.mark.usefixtures("handlers")
 def test_a_swallowed_sigterm_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interruption, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(interruption._Raise, "SECONDS", 0.0)
+    monkeypatch.setattr(interruption._InterruptRaiser, "SECONDS", 0.0)
     with leaving_with(143):
         swallow_sigterm()
         threading.Event().wait(DEADLINE)
@@ -511,9 +511,9 @@ def test_a_swallowed_sigterm_comes_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("handlers")
 def test_a_process_that_an_agent_forks_can_be_terminated() -> None:
-    with answered_interrupts():
+    with exit_on_interrupt():
         copy = os.fork()
         if not copy:
-            os._exit(sum(signal.getsignal(number) is not signal.SIG_DFL for number in interruption.TERMINATIONS))
+            os._exit(sum(signal.getsignal(number) is not signal.SIG_DFL for number in interruption.TERMINATION_SIGNALS))
         _, status = os.waitpid(copy, 0)
     assert os.waitstatus_to_exitcode(status) == 0

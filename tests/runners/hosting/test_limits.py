@@ -19,8 +19,8 @@ import polars as pl
 import pytest
 from numba.core import event
 
-from agents.base.agent import AgentLimits, LateError
-from agents.base.player import LiftedPlayer
+from agents.base.agent import AgentLimits, TurnTimeoutError
+from agents.base.player import BatchPlayer
 from agents.dumb import Dumb
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
@@ -29,13 +29,13 @@ from quarto.position import EMPTY
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from runners.arena.spec import AgentSpec
-from runners.config.options import LIMITS
-from runners.hosting.child import Child, ChildDiedError
-from runners.hosting.compile_clock import CompileClock, _Recorder, deadline_after
+from runners.config.options import LIMIT_KEYS
+from runners.hosting.child import Subprocess, SubprocessDiedError
+from runners.hosting.compile_clock import CompileClock, _CompileRecorder, build_deadline
 from runners.hosting.guarded_agent import StuckError
-from runners.hosting.interruption import still_working
+from runners.hosting.interruption import has_working_threads
 from runners.hosting.limits import TimedAgent
 from tests.runners.experiments import play, request, rows
 from tests.runners.players import OneByOne
@@ -51,19 +51,19 @@ def is_running(pid: int) -> bool:
 
 
 def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() -> None:
-    child = Child(SERVED, {}, b"ab")
+    child = Subprocess(SERVED, {}, b"ab")
     started, content = child.receive(int)
     assert content == b"abab"
     child.send("nothing")
-    assert child.ask("x" * 100_000, bytes(range(256)) * 1000, str)[1][:2] == b"\xff\xfe"
+    assert child.request("x" * 100_000, bytes(range(256)) * 1000, str)[1][:2] == b"\xff\xfe"
     with pytest.raises(RemoteError, match=r"ValueError: a lone .* and 3 bytes") as raised:
-        child.ask("raise", b"123", str)
+        child.request("raise", b"123", str)
     assert raised.value.raised_at.startswith("tests/runners/hosting/served.py:")
-    assert "in answer" in raised.value.failed.traceback
-    assert child.ask("it goes on", b"", str) == ("it goes on", b"")
+    assert "in answer" in raised.value.details.traceback
+    assert child.request("it goes on", b"", str) == ("it goes on", b"")
     assert is_running(started) or sys.platform != "linux"
-    child.end()
-    child.end()
+    child.stop()
+    child.stop()
     deadline = time.monotonic() + 5
     while is_running(started):
         assert time.monotonic() < deadline
@@ -87,26 +87,29 @@ def test_what_a_child_started_ends_with_a_run_that_is_killed() -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(("request_", "kind"), [("sleep", LateError), ("number", ChildDiedError)])
+@pytest.mark.parametrize(("request_", "kind"), [("sleep", TurnTimeoutError), ("number", SubprocessDiedError)])
 def test_a_child_that_does_not_answer_as_it_should_is_ended(request_: str, kind: type[Exception]) -> None:
-    child = Child(SERVED, {})
+    child = Subprocess(SERVED, {})
     child.receive(int)
     with pytest.raises(kind):
-        child.ask(request_, b"", str, seconds=0.5)
-    with pytest.raises(ChildDiedError, match="signal 9"):
+        child.request(request_, b"", str, seconds=0.5)
+    with pytest.raises(SubprocessDiedError, match="signal 9"):
         child.send("more")
 
 
 def test_an_error_for_the_user_stays_one() -> None:
-    child = Child(SERVED, {"refuse": "no room"})
+    child = Subprocess(SERVED, {"refuse": "no room"})
     with pytest.raises(RemoteError) as raised:
         child.receive(int)
-    child.end()
-    assert (type(raised.value.for_user("it")), str(raised.value.for_user("it"))) == (FailureError, "no room")
-    nowhere = Child("runners.nowhere:serve", {})
+    child.stop()
+    assert (type(raised.value.to_arena_error("it")), str(raised.value.to_arena_error("it"))) == (
+        FailureError,
+        "no room",
+    )
+    nowhere = Subprocess("runners.nowhere:serve", {})
     with pytest.raises(RemoteError, match="ModuleNotFoundError"):
         nowhere.receive(int)
-    nowhere.end()
+    nowhere.stop()
 
 
 def test_the_childs_program_needs_the_standard_library_only() -> None:
@@ -143,7 +146,7 @@ def released() -> Iterator[None]:
     yield
     Sluggish.released.set()
     deadline = time.monotonic() + 5
-    while still_working():
+    while has_working_threads():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -151,14 +154,14 @@ def released() -> Iterator[None]:
 def endings(agent: Any, pairs: int = 2) -> tuple[BatchEngine, list[str]]:
     """How games of an agent against ``dumb`` ended."""
     engine = BatchEngine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
-    return engine, [ENDINGS[each] for each in engine.play_block(Order(0, 0, pairs)).block.games.ending]
+    return engine, [ENDINGS[each] for each in engine.play_block(PairRange(0, 0, pairs)).block.games.ending]
 
 
 @pytest.mark.parametrize("kind", [Sluggish, SluggishBatches])
 def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> None:
     engine, found = endings(TimedAgent(kind, seconds=0.02), pairs=1)
     assert found == ["forfeit_time"] * 2
-    (line,) = engine.misbehaviour()
+    (line,) = engine.describe_misbehaviour()
     assert re.fullmatch(r"agent 'it' took too long for a turn, first in position \S+ \S: 2 times", line)
 
 
@@ -189,23 +192,23 @@ def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.Monk
     now = [10.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock = CompileClock()
-    recorder = _Recorder(clock.descriptor)
-    deadline = deadline_after(5.0, clock)
-    assert (clock.seconds(), deadline()) == (0.0, 15.0)
+    recorder = _CompileRecorder(clock.descriptor)
+    deadline = build_deadline(5.0, clock)
+    assert (clock.read_seconds(), deadline()) == (0.0, 15.0)
     recorder.on_start(None)
     now[0] = 12.0
-    assert (clock.seconds(), deadline()) == (2.0, 17.0)
+    assert (clock.read_seconds(), deadline()) == (2.0, 17.0)
     recorder.on_end(None)
     now[0] = 20.0
-    assert (clock.seconds(), deadline()) == (2.0, 17.0)
-    assert deadline_after(5.0, clock)() == 25.0
+    assert (clock.read_seconds(), deadline()) == (2.0, 17.0)
+    assert build_deadline(5.0, clock)() == 25.0
     clock.close()
     clock.close()
 
 
 def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
     alone, watched_games = (
-        endings(agent)[0].play_block(Order(0, 0, 4)).block.games
+        endings(agent)[0].play_block(PairRange(0, 0, 4)).block.games
         for agent in (OneByOne(), TimedAgent(OneByOne, seconds=20.0))
     )
     for one, other in zip(alone, watched_games, strict=True):
@@ -226,12 +229,12 @@ def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
 
 def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
     free, timed, apart = (
-        AgentSpec("it", WILD, {}, limits=AgentLimits(**limits)).as_mapping()
+        AgentSpec("it", WILD, {}, limits=AgentLimits(**limits)).to_record()
         for limits in ({}, {"turn_seconds": 0.5}, {"isolation": "process"})
     )
     assert timed == free | {"limits": {"turn_seconds": 0.5}}
     assert apart == free
-    assert tuple(each.name for each in fields(AgentLimits)) == LIMITS
+    assert tuple(each.name for each in fields(AgentLimits)) == LIMIT_KEYS
     asked = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
     assert [agent.label for agent in asked.spec.agents] == ["dumb", "random"]
     assert asked.spec.agents[1].limits == AgentLimits(0.5, "process")
@@ -249,7 +252,7 @@ def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
 )
 def test_a_limit_that_is_not_possible_is_refused(limits: dict[str, Any], expected: str) -> None:
     with pytest.raises(RequestError, match=re.escape(expected)):
-        AgentLimits.of("agent 'it'", limits)
+        AgentLimits.from_mapping("agent 'it'", limits)
 
 
 def test_memory_is_that_of_a_process() -> None:
@@ -265,16 +268,16 @@ def test_a_jitted_agent_has_no_limits() -> None:
 # A process of its own.
 
 
-def isolated(**params: Any) -> LiftedPlayer:
+def isolated(**params: Any) -> BatchPlayer:
     """A player of the wild agent in a process of its own, which may take half a second for a turn."""
     limits = AgentLimits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
     agent: Any = AgentSpec("wild", WILD, params, limits=limits, trusted=True).build()
-    found: LiftedPlayer = agent.lifted(CLASSIC, "wild")
+    found: BatchPlayer = agent.lifted(CLASSIC, "wild")
     return found
 
 
-def answer(player: LiftedPlayer, seed: int = 1) -> tuple[int, int]:
-    turns = player.play(Batch.of([EMPTY]), Streams(np.array([seed], np.uint64)))
+def answer(player: BatchPlayer, seed: int = 1) -> tuple[int, int]:
+    turns = player.play(Batch.from_positions([EMPTY]), Streams(np.array([seed], np.uint64)))
     return int(turns.cells[0]), int(turns.gifts[0])
 
 

@@ -8,32 +8,32 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
 from agents.base.agent import Agent
-from analytics.store.records import run_word
+from analytics.store.records import run_id_to_number
 from quarto.notation import format_cell, format_piece
 from quarto.rules import Rules
-from runners.config.agents import agent_named
+from runners.config.agents import agent_from_label
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
 from runners.play.screens import Screen
-from runners.play.session import AgentOpponent, Session, spec_of
-from runners.play.start import login_name
+from runners.play.session import AgentOpponent, Session, build_run_spec
+from runners.play.start import find_login_name
 
 SEED = 77
 
 
 def any_line(game: Game, dice: random.Random) -> str:
     """A random legal input: a whole turn or a part of one, in upper or lower case."""
-    if game.asked is NextDecision.GIFT:
-        return format_piece(dice.choice(game.left))
+    if game.next_decision is NextDecision.GIFT:
+        return format_piece(dice.choice(game.pieces_left))
     cell = format_cell(dice.choice(game.empty_cells))
-    if game.asked is NextDecision.PLY:
-        return f"{format_piece(dice.choice(game.left))}@{cell}"
-    line = f"{cell} {format_piece(dice.choice(game.left))}" if game.left and dice.random() < 0.7 else cell
+    if game.next_decision is NextDecision.PLY:
+        return f"{format_piece(dice.choice(game.pieces_left))}@{cell}"
+    line = f"{cell} {format_piece(dice.choice(game.pieces_left))}" if game.pieces_left and dice.random() < 0.7 else cell
     return line if dice.random() < 0.5 else f"  {line.upper()}\t"
 
 
-named = cache(partial(agent_named, trusted=True))  # reading the configuration takes longer than a game
+named = cache(partial(agent_from_label, trusted=True))  # reading the configuration takes longer than a game
 
 
 def session(rules: Rules, seat: int, agent: Agent | str, run: int = SEED, number: int = 0) -> Session:
@@ -56,18 +56,18 @@ class Notes(Screen):
         self.requests: list[str] = []
         self.boards = 0
 
-    def greet(self, heading: str) -> None:
+    def print_heading(self, heading: str) -> None:
         self.written.append(heading)
 
-    def show(self, game: Game, news: Sequence[str]) -> None:
+    def show_game(self, game: Game, news: Sequence[str]) -> None:
         self.game = game
         self.news += news
         self.boards += 1
 
-    def write(self, text: str, unwrapped: bool = False) -> None:
+    def print_text(self, text: str, unwrapped: bool = False) -> None:
         self.written.append(text)
 
-    def ask(self, request: str) -> str:
+    def prompt(self, request: str) -> str:
         self.requests.append(request)
         if isinstance(self.lines, random.Random):
             assert self.game is not None
@@ -80,7 +80,7 @@ class Notes(Screen):
         self.typed.append(line)
         return line
 
-    def waiting(self, work: str) -> AbstractContextManager[object]:
+    def show_waiting(self, work: str) -> AbstractContextManager[object]:
         return nullcontext()
 
 
@@ -88,7 +88,7 @@ def typed_ahead(
     rules: Rules, seat: int, agent: str, seed: int, number: int = 0, name: str | None = None
 ) -> tuple[list[str], Game]:
     """The lines of a whole game that ``qarena play`` logs, and the game that they lead to."""
-    run = run_word(spec_of(rules, name or login_name(), named(agent), seat, seed).run_id)
+    run = run_id_to_number(build_run_spec(rules, name or find_login_name(), named(agent), seat, seed).run_id)
     held, screen = session(rules, seat, agent, run, number), Notes(random.Random(seed + number))
     assert Dialogue(held, screen).run()
     return screen.typed, held.game

@@ -19,9 +19,9 @@ from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, parse_cell, parse_game, parse_piece
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
-from runners.play.dialogue import HELP, Command, Dialogue, command_of, game_after
-from runners.play.game import Game, NextDecision, Players
-from runners.play.hints import hint, review_lines
+from runners.play.dialogue import HELP, Dialogue, DialogueCommand, apply_decision, parse_command
+from runners.play.game import Game, NextDecision, Participants
+from runners.play.hints import find_hint, render_review
 from runners.play.session import Session
 from tests import naive
 from tests.marks import seldom
@@ -155,7 +155,7 @@ PLACE = f"place C on one of {FREE}, with the gift at once if you like, such as a
     ],
 )
 def test_turns_are_read(line: str, game: Game, expected: Game) -> None:
-    assert game_after(line, game) == expected
+    assert apply_decision(line, game) == expected
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_turns_are_read(line: str, game: Game, expected: Game) -> None:
     ],
 )
 def test_what_is_wrong_is_explained(line: str, game: Game, message: str) -> None:
-    assert command_of(line) is None
+    assert parse_command(line) is None
     with pytest.raises(RequestError) as refused:
-        game_after(line, game)
+        apply_decision(line, game)
     assert message in str(refused.value)
     assert len(str(refused.value)) < 250
 
@@ -202,7 +202,7 @@ ANY_TEXT = st.lists(st.integers(0, sys.maxunicode)).map(lambda codes: "".join(ma
 @given(ANY_TEXT | st.text("abcd1234@ 0F\n,"), st.sampled_from([START, PLACING, GIVING, OWN_PIECE, LAST]))
 def test_whatever_is_typed_is_a_turn_or_explained_in_one_printable_line(line: str, game: Game) -> None:
     try:
-        after = game_after(line, game)
+        after = apply_decision(line, game)
     except RequestError as error:
         message = str(error)
     else:
@@ -213,12 +213,12 @@ def test_whatever_is_typed_is_a_turn_or_explained_in_one_printable_line(line: st
 
 
 def test_commands_are_read_in_any_case_and_nothing_else_is_one() -> None:
-    for command in Command:
-        assert command_of(f"  {command.upper()} ") is command
-    assert command_of("?") is Command.HELP
-    assert command_of("exit") is Command.QUIT
+    for command in DialogueCommand:
+        assert parse_command(f"  {command.upper()} ") is command
+    assert parse_command("?") is DialogueCommand.HELP
+    assert parse_command("exit") is DialogueCommand.QUIT
     for line in ("", "hin", "hint hint", "b1", "undo 2"):
-        assert command_of(line) is None
+        assert parse_command(line) is None
 
 
 # Hints.
@@ -229,9 +229,9 @@ def moments(rules: Rules, games: int = 30) -> list[Game]:
     found = []
     for seed in range(games):
         game, dice = Game(rules), random.Random(seed)
-        while game.asked is not NextDecision.NOTHING:
+        while game.next_decision is not NextDecision.NOTHING:
             found.append(game)
-            game = game_after(any_line(game, dice).split()[0], game)
+            game = apply_decision(any_line(game, dice).split()[0], game)
     return found
 
 
@@ -243,11 +243,11 @@ def cells(text: str) -> list[int]:
 def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
     for game in moments(rules):
-        if game.asked is not NextDecision.GIFT:
+        if game.next_decision is not NextDecision.GIFT:
             continue
-        (line,) = hint(game).lines
-        safe = naive.safe_pieces(game.board, game.left, rules)
-        if len(safe) == len(game.left):
+        (line,) = find_hint(game).lines
+        safe = naive.safe_pieces(game.board, game.pieces_left, rules)
+        if len(safe) == len(game.pieces_left):
             expected = "Every gift is safe: none finishes a line now."
         elif safe:
             named = " ".join(format_piece(piece) for piece in safe)
@@ -263,9 +263,9 @@ def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
 def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
     for game in moments(rules):
-        if game.asked is not NextDecision.PLACEMENT:
+        if game.next_decision is not NextDecision.PLACEMENT:
             continue
-        first, *more = hint(game).lines
+        first, *more = find_hint(game).lines
         hand = format_piece(game.hand)
         if wins := naive.winning_cells(game.board, game.hand, rules):
             assert first == f"{hand} finishes a line on {' '.join(map(format_cell, wins))}."
@@ -274,11 +274,11 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
             continue
         assert first == f"{hand} finishes no line now."
         safe = {
-            cell: naive.safe_pieces(naive.with_piece(game.board, game.hand, cell), game.left, rules)
+            cell: naive.safe_pieces(naive.with_piece(game.board, game.hand, cell), game.pieces_left, rules)
             for cell in game.empty_cells
         }
         counts = {cell: len(pieces) for cell, pieces in safe.items()}
-        if not game.left:
+        if not game.pieces_left:
             assert more == []
             seen.add("last")
         elif not any(counts.values()):
@@ -305,10 +305,10 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
     rules, seen = PRESETS["own_piece"], set()
     late = [game for game in moments(rules) if len(game.plies) > 8]
     for game in [*moments(rules, games=2), *late]:
-        lines = hint(game).lines
+        lines = find_hint(game).lines
         wins, safe = [], []
-        for piece in game.left:
-            others = [other for other in game.left if other != piece]
+        for piece in game.pieces_left:
+            others = [other for other in game.pieces_left if other != piece]
             winning = naive.winning_cells(game.board, piece, rules)
             wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in winning]
             for cell in game.empty_cells:
@@ -331,12 +331,12 @@ def shortened(turns: list[str]) -> str:
     return " ".join(turns[:6]) + (f" and {len(turns) - 6} more" if len(turns) > 6 else "")
 
 
-YOU = Players(1, "dumb")
+YOU = Participants(1, "dumb")
 
 
 def test_the_mover_who_chooses_the_piece_has_one_column() -> None:
     decisions = (JudgedDecision(4, "placement", 1, 3, 0, 0, 0), JudgedDecision(5, "placement", 0, 10, 5, 1, -1))
-    assert review_lines(GameReview(decisions, 4, {1: ((0, 1), (2, 15))}), YOU, 10) == [
+    assert render_review(GameReview(decisions, 4, {1: ((0, 1), (2, 15))}), YOU, 10) == [
         "Each decision and its exact value, for the player who took it:",
         "ply  placement",
         "4    you 3@a1: draw",
@@ -348,9 +348,9 @@ def test_the_mover_who_chooses_the_piece_has_one_column() -> None:
 
 def test_a_review_without_mistakes_or_decisions_says_so() -> None:
     gift = JudgedDecision(0, "gift", 0, 7, NONE, 0, 0)
-    assert review_lines(GameReview((gift,), 0, {}), YOU, 1)[1:] == [
+    assert render_review(GameReview((gift,), 0, {}), YOU, 1)[1:] == [
         "ply  gift",
         "0    dumb 7: draw",
         "Neither side erred.",
     ]
-    assert review_lines(GameReview((), 0, {}), YOU, 1) == ["No decision was taken, so none is judged."]
+    assert render_review(GameReview((), 0, {}), YOU, 1) == ["No decision was taken, so none is judged."]

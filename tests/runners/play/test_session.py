@@ -13,10 +13,10 @@ from quarto.batch import ENDINGS, FORFEIT_RESIGNED
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
-from runners.arena.engine import BatchEngine, Order
-from runners.bench.warm import rules_played_by
-from runners.config.options import names
-from runners.play.dialogue import Dialogue, game_after
+from runners.arena.engine import BatchEngine, PairRange
+from runners.bench.warm import choose_rules_name
+from runners.config.options import list_options
+from runners.play.dialogue import Dialogue, apply_decision
 from runners.play.game import Game, NextDecision, Ply
 from runners.play.session import Session
 from tests import naive
@@ -46,7 +46,7 @@ def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Pl
     person = Repeating(game)
     pairing = (0, 1) if seat == 0 else (1, 0)
     engine = BatchEngine(game.rules, [person, agent], ["person", "agent"], [pairing], seed=0, run=SEED, swapped=False)
-    games = engine.play_block(Order(0, number, 1)).block.games
+    games = engine.play_block(PairRange(0, number, 1)).block.games
     plies = int(games.plies[0])
     both = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)
     return list(both), int(games.winner[0]), ENDINGS[games.ending[0]]
@@ -87,34 +87,34 @@ def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
 
 @pytest.mark.parametrize(
     "agent",
-    ["random", "mcts(reuse=true)", Dice(), *seldom(*sorted(names("agent")))],
+    ["random", "mcts(reuse=true)", Dice(), *seldom(*sorted(list_options("agent")))],
     ids=lambda each: str(each).split()[0],
 )
 def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str) -> None:
-    rules = PRESETS[rules_played_by(named(agent)) if isinstance(agent, str) else "classic"]
+    rules = PRESETS[choose_rules_name(named(agent)) if isinstance(agent, str) else "classic"]
     playing = session(rules, 1, agent)
     for turn in range(3):
-        while playing.agent_to_act:
-            playing.answer()
+        while playing.is_agent_to_act:
+            playing.play_agent_turn()
         before, mine = playing.game, whole_turn(playing.game, seed=turn)
-        if mine.asked is NextDecision.NOTHING:
+        if mine.next_decision is NextDecision.NOTHING:
             return
         answers = []
         for _ in range(2):
             assert playing.game == before
-            playing.act(mine)
-            playing.answer()
+            playing.advance_to(mine)
+            playing.play_agent_turn()
             answers.append(playing.game)
             assert playing.undo()
         assert mine != answers[0] == answers[1]
-        playing.act(whole_turn(before, seed=turn + 100))
+        playing.advance_to(whole_turn(before, seed=turn + 100))
 
 
 def whole_turn(game: Game, seed: int) -> Game:
     """Any turn, the same for the same seed."""
     dice = random.Random(seed)
-    while game.asked is not NextDecision.NOTHING:
-        after = game_after(any_line(game, dice), game)
+    while game.next_decision is not NextDecision.NOTHING:
+        after = apply_decision(any_line(game, dice), game)
         if not after.halfway:
             return after
         game = after
@@ -132,17 +132,17 @@ def test_a_game_asks_the_seats_in_turn_and_ends_as_the_naive_twin_does(rules: Ru
         for ply, (piece, cell) in enumerate(zip(twin.pieces, twin.cells, strict=True)):
             assert game.ending is None
             if rules.mover_chooses:
-                assert (game.asked, game.seat, game.turn) == (NextDecision.PLY, (ply + 1) % 2, ply + 1)
+                assert (game.next_decision, game.seat, game.turn) == (NextDecision.PLY, (ply + 1) % 2, ply + 1)
                 game = game.play(piece, cell)
                 continue
-            assert (game.asked, game.seat, game.turn) == (NextDecision.GIFT, ply % 2, ply)
+            assert (game.next_decision, game.seat, game.turn) == (NextDecision.GIFT, ply % 2, ply)
             assert game.halfway == (ply > 0)
             game = game.give(piece)
-            assert (game.asked, game.seat, game.turn) == (NextDecision.PLACEMENT, (ply + 1) % 2, ply + 1)
+            assert (game.next_decision, game.seat, game.turn) == (NextDecision.PLACEMENT, (ply + 1) % 2, ply + 1)
             assert not game.halfway
-            assert piece not in game.left
+            assert piece not in game.pieces_left
             game = game.place(cell)
-        assert game.asked is NextDecision.NOTHING
+        assert game.next_decision is NextDecision.NOTHING
         assert (ENDINGS[game.ending or 0], game.winner) == (twin.ending, twin.winner)
         assert game.board == naive.board_after(game.plies)
 
@@ -161,7 +161,7 @@ PLAYED = Game(CLASSIC, ((15, 1), (3, 5)))
         (lambda: PLAYED.give(7).give(8), "the game expects placement now, not gift"),
         (lambda: PLAYED.place(0), "the game expects gift now, not placement"),
         (lambda: PLAYED.play(7, 0), "the game expects gift now, not ply"),
-        (lambda: PLAYED.forfeited(FORFEIT_RESIGNED).give(7), "the game expects nothing now, not gift"),
+        (lambda: PLAYED.with_forfeit(FORFEIT_RESIGNED).give(7), "the game expects nothing now, not gift"),
     ],
 )
 def test_what_the_rules_forbid_is_refused_and_what_is_legal_said(wrong: object, message: str) -> None:

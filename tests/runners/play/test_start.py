@@ -18,17 +18,17 @@ import pytest
 
 from analytics.exact.game_review import GameReview
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from quarto.rules import CLASSIC
 from runners.arena import code
 from runners.arena.spec import AgentSpec
-from runners.config.agents import agent_named
+from runners.config.agents import agent_from_label
 from runners.config.options import load_rules
 from runners.play import start
 from runners.play.levels import LEVELS
-from runners.play.start import Series
+from runners.play.start import GameSeries
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import QARENA, environment_with, rows
@@ -38,10 +38,13 @@ Play = Callable[..., Result]
 QUESTION = re.compile(r'qarena sql (?:--archive \S+ )?"(.*)"\n')
 LEFT = "\nrematch with the seats swapped, y or n> \n"  # the end of the input after a game
 DEADLINE = 120
-REVIEW = Series._review
+REVIEW = GameSeries._print_review
 
 
-remembered_agent, remembered_rules = cache(agent_named), cache(load_rules)  # most of the time goes into reading these
+remembered_agent, remembered_rules = (
+    cache(agent_from_label),
+    cache(load_rules),
+)  # most of the time goes into reading these
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Runs ``qarena play …`` with lines to read. Games are not reviewed unless a test asks for it."""
     monkeypatch.setattr(start, "agent_named", remembered_agent)
     monkeypatch.setattr(start, "load_rules", remembered_rules)
-    monkeypatch.setattr(Series, "_review", lambda *_: None)
+    monkeypatch.setattr(GameSeries, "_review", lambda *_: None)
 
     def run(lines: Sequence[str], *arguments: str) -> Result:
         reading, writing = os.pipe()
@@ -64,7 +67,7 @@ def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
 
 def check(root: Path, games: int) -> None:
     """The archive is sound and holds so many games."""
-    found = verify(Archive.open(root))
+    found = verify_archive(Archive.open(root))
     assert found.problems == []
     assert found.games == games
 
@@ -88,14 +91,14 @@ def test_a_game_is_played_logged_and_found_again(
         assert row["agent_1" if seat == 0 else "agent_0"] == "random"
         assert (row["game_id"], row["winner"], row["ending"]) == (2 * number, game.winner, ENDINGS[game.ending or 0])
     check(tmp_path / "games", 2)
-    (record,) = Archive.open(tmp_path / "games").runs()
+    (record,) = Archive.open(tmp_path / "games").load_runs()
     assert (record.status, record.games, record.rules.name) == ("complete", 2, preset)
     assert shlex.split(record.command) == ["qarena", "play", *options]
 
 
 def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
     assert play(["resign"], "5", "--seat", "0", "--name", "ada", "--archive", "games").code == 0
-    (record,) = Archive.open(tmp_path / "games").runs()
+    (record,) = Archive.open(tmp_path / "games").load_runs()
     assert record.labels == ("human:ada", "semi_random")
     for wrong in ("0", "11"):
         found = play([], wrong)
@@ -104,7 +107,7 @@ def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
             f"error: level {wrong} does not exist: levels are 1 (random) to 10 (perfect play)\n",
         )
     for level in LEVELS:
-        assert agent_named(level.agent).label == level.agent
+        assert agent_from_label(level.agent).label == level.agent
     assert [level.elo for level in LEVELS] == sorted(level.elo for level in LEVELS)
 
 
@@ -129,7 +132,7 @@ def test_the_end_of_the_input_leaves_the_game(play: Play, tmp_path: Path) -> Non
         assert (found.code, found.err) == (1, "error: the input ended before the game did, so it is not logged\n")
         assert re.search(r"\n(place \w|give a piece)> \n\Z", found.out)
     check(tmp_path / "games", 0)
-    assert Archive.open(tmp_path / "games").runs() == []
+    assert Archive.open(tmp_path / "games").load_runs() == []
 
 
 def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Pl
     assert found.out.endswith("y or n> n\n")
     played = rows(tmp_path / "data/archive")["games"].select("agent_0", "agent_1", "game_id").rows()
     assert sorted(played) == [("dumb", "human:ada", 0), ("dumb", "human:ada", 2), ("human:ada", "dumb", 0)]
-    records = Archive.open(tmp_path / "data/archive").runs()
+    records = Archive.open(tmp_path / "data/archive").load_runs()
     assert {record.command for record in records} == {
         "qarena play dumb --name ada",
         "qarena play dumb --name ada --seat 0",
@@ -184,7 +187,7 @@ def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Pl
 
 @pytest.mark.slow  # ``test_review`` has a short one
 def test_a_finished_game_is_reviewed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Series, "_review", REVIEW)
+    monkeypatch.setattr(GameSeries, "_review", REVIEW)
     found = play(["c1 a", "b2 4", "d1 9"], "dumb", "--no-log", "--name", "ada")
     assert found.out.endswith(
         """
@@ -218,7 +221,7 @@ def test_a_resigned_game_is_logged_as_lost(play: Play, tmp_path: Path) -> None:
 
 
 def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "agent_named", agent_named)
+    monkeypatch.setattr(start, "agent_named", agent_from_label)
     monkeypatch.setattr(start, "load_rules", load_rules)
     for group, name, content in (
         ("agent", "first", "_target_: own_player.First\n"),
@@ -256,11 +259,11 @@ def test_games_by_other_code_are_in_a_run_of_their_own(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(["resign"], "dumb")
-    real = code.code_of
+    real = code.build_code_record
     monkeypatch.setattr("runners.play.session.code_of", lambda *of: real(*of) | {"fingerprint": "0123456789abcdef"})
     for number in range(2):
         assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
-    records = Archive.open(tmp_path / "data/archive").runs()
+    records = Archive.open(tmp_path / "data/archive").load_runs()
     assert sorted((record.games, record.spec.get("salt")) for record in records) == [(1, None), (2, "0123456789abcdef")]
     check(tmp_path / "data/archive", 3)
 
@@ -324,7 +327,7 @@ def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     check(tmp_path / "data/archive", 0)
-    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     assert record.status == "interrupted"
 
 
@@ -363,7 +366,7 @@ def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
     numbers = {re.findall(r"Logged as game (\d+)", out)[0] for out in outs}
     assert numbers == {"0", "1"}
     check(tmp_path / "data/archive", 2)
-    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     assert (record.games, record.status) == (2, "complete")
 
 

@@ -19,15 +19,15 @@ import pytest
 from rich.console import Console
 
 from analytics.questions import columns
-from analytics.questions.columns import MISSING, ResultColumn, words
-from analytics.questions.pairings import PairingResult, crosstable
+from analytics.questions.columns import MISSING, ResultColumn, text_column
+from analytics.questions.pairings import PairingResult, build_crosstable
 from analytics.statistics.tally import Tally
-from runners.arena.playing import Outcome
-from runners.config.application import show_outcome
+from runners.arena.playing import RunOutcome
+from runners.config.application import print_outcome
 from runners.terminal import console, files, tables
 from runners.terminal import results as shown_results
-from runners.terminal.console import progress_bar
-from runners.terminal.results import show_crosstable
+from runners.terminal.console import show_progress_bar
+from runners.terminal.results import print_crosstable
 from tests.runners.experiments import play
 
 AGENTS = "agents=[random,dumb,semi_random,rule_based]"
@@ -49,7 +49,7 @@ def test_the_tables_of_a_tournament_are_whole_on_any_terminal(
 ) -> None:
     outcome = play(tmp_path / "games", AGENTS, "games=20")
     with terminal(monkeypatch, width) as screen:
-        show_outcome(outcome, Path("qarena.log"))
+        print_outcome(outcome, Path("qarena.log"))
     lines = [line for line in screen.getvalue().splitlines() if line[:1] in "┏┃┡│└"]
     assert lines
     assert max(map(len, lines)) <= width
@@ -68,7 +68,7 @@ def test_a_large_tournament_is_printed_in_part(
     monkeypatch.setattr(shown_results, "MOST_ROWS", 3)
     for module in (shown_results, columns):
         monkeypatch.setattr(module, "MOST_OPPONENTS", 2)
-    show_outcome(outcome, Path("qarena.log"))
+    print_outcome(outcome, Path("qarena.log"))
     printed = capsys.readouterr()
     rows = [line for line in printed.out.splitlines() if line.startswith("│")]
     assert len(rows) == 3 + 3
@@ -84,7 +84,7 @@ def test_a_large_tournament_is_printed_in_part(
 
 def test_a_clock_that_stands_still_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = play(tmp_path / "games", "agents=[random,dumb]", "games=2")
-    show_outcome(replace(outcome, seconds=0.0), Path("qarena.log"))
+    print_outcome(replace(outcome, seconds=0.0), Path("qarena.log"))
     assert f"2 games in 0.0 s, {MISSING} games a second with every ply on disk" in capsys.readouterr().out
 
 
@@ -93,20 +93,20 @@ def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], m
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
             monkeypatch.setattr(console, "_is_plain", lambda *_, ours=ours: ours)
-            console.show([console.tabulated(wide, title)])
+            console.print_tables([console.build_table(wide, title)])
         ours_and_theirs = capsys.readouterr().out.splitlines()
         half = len(ours_and_theirs) // 2
         if "longer" not in title:
             assert ours_and_theirs[:half] == ours_and_theirs[half:]
     monkeypatch.undo()
-    assert not console._is_plain(console.out(), console.tabulated(wide, title))
+    assert not console._renders_as_plain(console.build_output_console(), console.build_table(wide, title))
 
 
 def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pl.DataFrame({f"column {i}": ["x" * 20] for i in range(10)})
     for wide, shown, way in ((None, 2, "a wider terminal"), (False, 2, "--wide shows them"), (True, 10, None)):
         with terminal(monkeypatch, 60) as screen:
-            tables.write(frame, files.TableOutput(wide=wide))
+            tables.output_frame(frame, files.TableOutput(wide=wide))
         text = screen.getvalue()
         assert text.count("x" * 20) == shown
         assert ("Left out to fit 60 columns: column 2, column 3" in text) == (way is not None)
@@ -118,7 +118,7 @@ def test_long_texts_go_on_in_the_next_line_where_a_terminal_is_narrow(monkeypatc
     frame = pl.DataFrame({"agent": ["mcts(iterations=40,reuse=true,solver=true,safe_gifts=true)"], "games": [1234]})
     for width in (40, 80):
         with terminal(monkeypatch, width) as screen:
-            tables.write(frame)
+            tables.output_frame(frame)
         lines = screen.getvalue().splitlines()
         assert max(map(len, lines)) <= width
         agent = "".join(line.split("│")[1].strip() for line in lines if "│" in line)
@@ -130,7 +130,7 @@ def test_opponents_for_whom_there_is_no_room_are_left_out_from_the_last(monkeypa
     names = [f"an_agent_with_a_long_name_{number:02}" for number in range(30)]
     met = [PairingResult(0, a, b, Tally(singles=((1, 0, 2), (1, 1, 1))), False) for a, b in pairwise(names)]
     with terminal(monkeypatch, 80) as screen:
-        show_crosstable(crosstable(met), wide=False)
+        print_crosstable(build_crosstable(met), wide=False)
     text = screen.getvalue()
     assert max(len(line) for line in text.splitlines() if line[:1] in "┏┃┡│└") <= 80
     assert " v 1 " in text
@@ -147,24 +147,24 @@ def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
         for i, (a, b) in enumerate(combinations("abc", 2))
     ]
     with terminal(monkeypatch, 200) as screen:
-        outcome = Outcome("0123456789ab", results, 0xABC, 54, 1.0, False, False, tmp_path)
-        show_outcome(outcome, tmp_path / "qarena.log")
+        outcome = RunOutcome("0123456789ab", results, 0xABC, 54, 1.0, False, False, tmp_path)
+        print_outcome(outcome, tmp_path / "qarena.log")
     assert "holds 54 games, fingerprint 0000000000000abc" in screen.getvalue().replace("\n", " ")
     of_agents, of_pairings = screen.getvalue().split("Pairings (")
     assert "95 % interval" not in of_agents
-    assert f"{console.program()} crosstable --run 0123456789ab --archive {tmp_path}" in of_agents
+    assert f"{console.find_program()} crosstable --run 0123456789ab --archive {tmp_path}" in of_agents
     assert "95 % interval" in of_pairings
 
 
 def test_piped_tables_are_as_wide_as_they_need(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.write(pl.DataFrame({"a": ["x" * 300], "b": [7]}))
+    tables.output_frame(pl.DataFrame({"a": ["x" * 300], "b": [7]}))
     out = capsys.readouterr().out
     assert "x" * 300 in out
     assert "│ 7 │" in out
 
 
 def test_text_in_brackets_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.write(pl.DataFrame({"[bold]": ["agents=[random,dumb]", "[/foo]"]}))
+    tables.output_frame(pl.DataFrame({"[bold]": ["agents=[random,dumb]", "[/foo]"]}))
     out = capsys.readouterr().out
     assert all(text in out for text in ("[bold]", "agents=[random,dumb]", "[/foo]"))
 
@@ -172,7 +172,7 @@ def test_text_in_brackets_is_no_markup(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_title_and_a_label_are_no_markup_and_no_emoji(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ("a[/bold]b", "[link=http://example.org]classic[/link]", ":warning: a")
     for text in texts:
-        console.show([console.tabulated([words("x", [text])], text)])
+        console.print_tables([console.build_table([text_column("x", [text])], text)])
         console.print_line(text)
         console.print_note(text)
     shown = capsys.readouterr()
@@ -183,7 +183,7 @@ def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str
     label = "\x1b]0;title\x07\x1b[31mred\u202eabc\x9b2J\r"
     seen = r"\x1b]0;title\x07\x1b[31mred\u202eabc\x9b2J\r"
     frame = pl.DataFrame({label: [label, "two\nlines", "Zoë 人"]})
-    tables.write(frame)
+    tables.output_frame(frame)
     console.print_line(label)
     console.print_note(label)
     found = capsys.readouterr()
@@ -191,7 +191,7 @@ def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str
     assert found.err == seen + "\n"
     assert not set(found.out) & set("\x1b\x07\x9b\r\u202e")
     assert "Zoë 人" in found.out
-    assert tables.as_csv(frame).decode().startswith(f"{seen}\n")
+    assert tables.format_csv(frame).decode().startswith(f"{seen}\n")
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_a_command_can_be_pasted_in_a_shell_and_read(word: str, shown: str) -> None:
-    assert console.shell_line(["qarena", word]) == f"qarena {shown}"
-    assert shlex.split(console.shell_line([word])) == [word]
+    assert console.format_shell_line(["qarena", word]) == f"qarena {shown}"
+    assert shlex.split(console.format_shell_line([word])) == [word]
 
 
 def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
     frame = pl.DataFrame({"list": [[1, 2]], "struct": [{"a": 1}], "bytes": [b"\x01"], "none": [math.nan]})
-    assert tables.as_csv(frame).decode().splitlines()[1].startswith('"[1, 2]","{""a"": 1}","""01"""')
-    tables.write(frame, files.output_of("json", tmp_path / "answer"))
+    assert tables.format_csv(frame).decode().splitlines()[1].startswith('"[1, 2]","{""a"": 1}","""01"""')
+    tables.output_frame(frame, files.build_table_output("json", tmp_path / "answer"))
     written = json.loads((tmp_path / "answer").read_text())
     assert written == [{"list": [1, 2], "struct": {"a": 1}, "bytes": "01", "none": None}]
 
@@ -221,7 +221,7 @@ def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
 def test_the_form_of_a_file_is_what_its_name_ends_with(tmp_path: Path) -> None:
     frame = pl.DataFrame({"games": [7]})
     for name in ("answer.csv", "answer.json", "answer.parquet", "answer.txt"):
-        tables.write(frame, files.output_of(None, tmp_path / name))
+        tables.output_frame(frame, files.build_table_output(None, tmp_path / name))
     assert (tmp_path / "answer.csv").read_text() == "games\n7\n"
     assert json.loads((tmp_path / "answer.json").read_text()) == [{"games": 7}]
     assert pl.read_parquet(tmp_path / "answer.parquet").equals(frame)
@@ -230,13 +230,13 @@ def test_the_form_of_a_file_is_what_its_name_ends_with(tmp_path: Path) -> None:
 
 def test_printed_commands_name_the_program_so_that_it_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Path(console.program()).exists()
+    assert Path(console.find_program()).exists()
     (tmp_path / "qarena").touch(mode=0o755)
-    assert console.program() == "qarena"
+    assert console.find_program() == "qarena"
 
 
 def lines_of(capsys: pytest.CaptureFixture[str], wanted: bool) -> list[str]:
-    with progress_bar("judging", "games", wanted) as bar:
+    with show_progress_bar("judging", "games", wanted) as bar:
         time.sleep(0.02)
         bar.start(24)
         bar.advance(12)

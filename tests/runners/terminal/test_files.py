@@ -14,8 +14,8 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
-from runners.terminal.files import TableOutput, check_output, new_file, output_of, write_file
-from runners.terminal.tables import write, write_parts
+from runners.terminal.files import TableOutput, build_table_output, check_output, replace_file, write_file
+from runners.terminal.tables import output_batches, output_frame
 from tests.another_user import another_user, visible_folder
 
 
@@ -36,7 +36,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, form: str) -> None:
     path.write_bytes(b"old")
     rows = pl.DataFrame({"number": pl.Series(range(5000)).shuffle(1)})
     with small_disk(), pytest.raises(FailureError, match=f"cannot write {path}: "):
-        write(rows, output_of(form, path, force=True))
+        output_frame(rows, build_table_output(form, path, force=True))
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
 
 
@@ -47,7 +47,7 @@ def test_a_full_disk_ends_an_answer_in_parts(tmp_path: Path, form: str) -> None:
     with open_archive(archive.root) as opened:
         with small_disk(), pytest.raises(FailureError, match=f"cannot write {path}: File too large"):
             opened.stream(
-                "SELECT hash(range) FROM range(1000000)", partial(write_parts, output=TableOutput(form, path))
+                "SELECT hash(range) FROM range(1000000)", partial(output_batches, output=TableOutput(form, path))
             )
         assert opened.sql("SELECT 1 AS x").item() == 1
     assert [each.name for each in tmp_path.iterdir()] == ["archive"]
@@ -58,8 +58,8 @@ def test_an_existing_file_is_replaced_only_if_asked(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     path.chmod(0o600)
     with pytest.raises(RequestError, match=r"answer\.csv exists: name another file, or replace it with --force"):
-        output_of(None, path)
-    write(pl.DataFrame({"games": [7]}), output_of(None, path, force=True))
+        build_table_output(None, path)
+    output_frame(pl.DataFrame({"games": [7]}), build_table_output(None, path, force=True))
     assert path.read_bytes() == b"games\n7\n"
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -78,7 +78,7 @@ def test_an_error_on_the_way_changes_nothing(tmp_path: Path) -> None:
     path.write_bytes(b"old")
 
     def interrupted() -> None:
-        with new_file(path) as temporary:
+        with replace_file(path) as temporary:
             temporary.write_bytes(b"half")
             raise KeyboardInterrupt
 

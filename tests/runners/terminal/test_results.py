@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.head_to_head import head_to_head
-from analytics.questions.pairings import PairingResult, crosstable
-from analytics.questions.ratings import ratings
+from analytics.questions.head_to_head import compute_head_to_head
+from analytics.questions.pairings import PairingResult, build_crosstable
+from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.statistics.tally import Estimate, Tally
 from analytics.store.archive import Archive
-from runners.cli.sprt_output import with_half_width
-from runners.terminal.results import show_crosstable, show_head_to_head, show_ratings
+from runners.cli.sprt_output import format_estimate
+from runners.terminal.results import print_crosstable, print_head_to_head, print_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.marks import seldom
@@ -53,7 +53,7 @@ def test_ratings_in_every_format_are_those_of_the_function(qarena: Qarena, form:
     found = qarena("rate", *CLASSIC, "--where", "opening = 0", "--output", f"ratings.{form}", "--samples", "30")
     assert (found.code, found.out, found.err) == (0, "", "")
     with open_archive(SAMPLE) as opened:
-        expected = ratings(opened, "opening = 0", rules="classic", samples=30).frame()
+        expected = compute_ratings(opened, "opening = 0", rules="classic", samples=30).to_frame()
     read: dict[str, Callable[[str], pl.DataFrame]] = {
         "csv": pl.read_csv,
         "json": pl.read_json,
@@ -76,7 +76,7 @@ def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> Non
     assert "Head to head (classic rules; the first agent's view, in %)" in found.out
     rows = [row for row in lines_of(found.out) if row[:2] == ["random", "semi_random"]]
     with open_archive(SAMPLE) as opened:
-        met = head_to_head(opened, GameFilter(rules="classic"))
+        met = compute_head_to_head(opened, GameFilter(rules="classic"))
     (result,) = [each for each in met.results if each.second == "semi_random" and each.first == "random"]
     low, high = (f"{100 * end:.2f}" for end in result.score[1:])
     assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
@@ -158,7 +158,7 @@ def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_p
     archive = Archive.open(tmp_path / "alone", create=True)
     both = [("random", "random"), ("dumb", "dumb")]
     run = record(spec_of(pairings=both), games=16)
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")
     assert (shown.code, shown.err) == (0, "32 games of agents against themselves say nothing about strength\n")
@@ -174,14 +174,14 @@ def result(first: str, second: str, losses: int, draws: int, wins: int) -> Pairi
 
 def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     from analytics.questions.head_to_head import HeadToHead
-    from analytics.questions.ratings import rate
+    from analytics.questions.ratings import fit_ratings
 
     found = (
         *(result("a", "b", 4, 1, 5), result("star", "a", 0, 0, 9), result("dud", "b", 9, 0, 0)),
         *(result("x", "y", 3, 0, 3), result("other", "a", 0, 0, 9)),
     )
     met = HeadToHead("classic", found, ())
-    show_ratings(met, rate(met.tallies, samples=20), None, 0)
+    print_ratings(met, fit_ratings(met.tallies, samples=20), None, 0)
     text = capsys.readouterr().out
     assert "2 groups of agents have no games between them: compare ratings within a group only." in text
     assert "star won every point against the agents below it: its rating has no upper bound." in text
@@ -195,12 +195,12 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert rows["star"][2:5] == ["∞", "no bound", "18"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
     assert [row[:2] for row in lines_of(alone)] == [["1", "x"], ["2", "y"]]
-    show_crosstable(crosstable(found))
+    print_crosstable(build_crosstable(found))
     said = capsys.readouterr().out
     assert "2 groups of agents have no games between them: compare scores within a group only." in said
-    show_ratings(met, rate({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
+    print_ratings(met, fit_ratings({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
     assert "The games do not determine the value of seat 0" in capsys.readouterr().out
-    show_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
+    print_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
     assert "Crosstable" not in capsys.readouterr().out
 
 
@@ -221,11 +221,11 @@ def test_the_output_says_who_the_seats_are(qarena: Qarena, rules: str, zero: str
 
 def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     from analytics.questions.head_to_head import HeadToHead
-    from analytics.questions.ratings import rate
+    from analytics.questions.ratings import fit_ratings
 
     by_seat = PairingResult(0, "a", "b", Tally(pairs=((0, 0, 0), (0, 0, 0), (9, 0, 0))), False)
     met = HeadToHead("classic", (by_seat, result("a", "a", 4, 1, 5)), ())
-    show_ratings(met, rate(met.tallies, samples=20), None, 0)
+    print_ratings(met, fit_ratings(met.tallies, samples=20), None, 0)
     text = capsys.readouterr().out
     assert text.startswith("Ratings in Elo (classic rules, 18 games; ")
     assert [row[2:4] for row in lines_of(text)] == [["?", "no bound"]] * 2
@@ -245,4 +245,4 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     ],
 )
 def test_a_value_and_half_its_interval(estimate: Estimate, text: str) -> None:
-    assert with_half_width(estimate) == text
+    assert format_estimate(estimate) == text

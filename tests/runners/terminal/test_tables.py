@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from analytics import open_archive
-from analytics.exchange.export import ExportRequest, export
+from analytics.exchange.export import ExportRequest, write_export
 from quarto.errors import RequestError
 from runners.terminal import console
-from runners.terminal.console import rich_table
-from runners.terminal.files import TableOutput, output_of
-from runners.terminal.tables import as_text, show_first, table_of, write
+from runners.terminal.console import build_rich_table
+from runners.terminal.files import TableOutput, build_table_output
+from runners.terminal.tables import format_text, output_frame, print_first_rows, to_table
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 
@@ -61,7 +61,7 @@ class Parts:
 def test_the_first_rows_are_printed_before_the_others_are_made(capsys: pytest.CaptureFixture[str]) -> None:
     printed: list[int] = []
     parts = Parts(lambda: printed.append(rows_printed(capsys.readouterr().out)))
-    show_first(parts, lambda: None, None)  # type: ignore[arg-type]
+    print_first_rows(parts, lambda: None, None)  # type: ignore[arg-type]
     assert printed == [0, 50, 0]
     assert capsys.readouterr() == ("", "300 rows; --output FILE for all\n")
 
@@ -71,15 +71,15 @@ def test_a_table_in_a_file_is_drawn_as_rich_draws_it() -> None:
         {"name": ["a", "two\nlines", "日本", "x\x1b[2J"], "n": [1, -22, None, 3], "list": [[1], [], None, [2, 3]]}
     )
     expected = io.StringIO()
-    Console(file=expected, width=1 << 16).print(rich_table(table_of(frame)), crop=False, soft_wrap=True)
-    assert as_text(frame).decode() == expected.getvalue()
-    assert as_text(frame.clear()).decode().count("\n") == 4
+    Console(file=expected, width=1 << 16).print(build_rich_table(to_table(frame)), crop=False, soft_wrap=True)
+    assert format_text(frame).decode() == expected.getvalue()
+    assert format_text(frame.clear()).decode().count("\n") == 4
 
 
 def test_many_rows_are_drawn_quickly() -> None:
-    table = table_of(pl.DataFrame({"i": range(20_000), "text": ["some text"] * 20_000}))
+    table = to_table(pl.DataFrame({"i": range(20_000), "text": ["some text"] * 20_000}))
     before = time.process_time()
-    assert sum(1 for _ in console.drawn(table)) == 20_004
+    assert sum(1 for _ in console.render_plain_table(table)) == 20_004
     assert time.process_time() - before < 1.5
 
 
@@ -96,7 +96,7 @@ FRAME = pl.DataFrame(
 
 
 def written(form: str, path: Path) -> list[list[str]]:
-    write(FRAME, TableOutput(form, path))
+    output_frame(FRAME, TableOutput(form, path))
     with path.open(newline="", encoding="utf-8") as file:
         return [*csv.reader(file)]
 
@@ -115,7 +115,7 @@ def test_for_a_spreadsheet_ids_that_look_like_numbers_stay_texts(tmp_path: Path)
     misread = ["12345e678901", "123456789012", "000123456789", "1.5", "1,234", "1E+5"]
     others = ["12345e67890f", "e12", "1e5e5", "1-0", ".", "1 2", "x1"]
     frame = pl.DataFrame({"run_id": [*misread, *others], "12": [1e5] * 13})
-    write(frame, TableOutput("spreadsheet", tmp_path / "x.csv"))
+    output_frame(frame, TableOutput("spreadsheet", tmp_path / "x.csv"))
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
         heading, *rows = csv.reader(file)
     assert heading == ["run_id", "'12"]
@@ -134,7 +134,7 @@ def test_other_csv_changes_no_text_but_shows_its_control_characters(tmp_path: Pa
 def test_no_form_for_people_holds_a_control_character(tmp_path: Path, form: str) -> None:
     obeyed = [chr(each) for each in (*range(10), *range(11, 32), *range(127, 160), 0x202E, 0x2066, 0x2028)]
     frame = pl.DataFrame({"x": ["".join(obeyed), *obeyed]})
-    write(frame, TableOutput(form, tmp_path / "x"))
+    output_frame(frame, TableOutput(form, tmp_path / "x"))
     content = (tmp_path / "x").read_text(encoding="utf-8")
     assert not set(obeyed) & set(content)
     if form == "json":
@@ -145,13 +145,13 @@ def test_an_export_for_a_spreadsheet_has_the_rows_of_csv(tmp_path: Path) -> None
     with open_archive(SAMPLE) as opened:
         found = []
         for form in ("csv", "spreadsheet"):
-            export(opened, ExportRequest(form, rows="games", sample=20), tmp_path / form)
+            write_export(opened, ExportRequest(form, rows="games", sample=20), tmp_path / form)
             found.append((tmp_path / form).read_text())
     assert found[0] == found[1]
     assert len([*csv.reader(io.StringIO(found[0]))]) == 21
 
 
 def test_a_spreadsheet_is_named_by_its_format_alone() -> None:
-    assert output_of("spreadsheet", None).form == "spreadsheet"
+    assert build_table_output("spreadsheet", None).form == "spreadsheet"
     with pytest.raises(RequestError, match="spreadsheet"):
-        output_of("spreadshet", None)
+        build_table_output("spreadshet", None)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics import open_archive
-from analytics.questions.openings import openings
-from analytics.store.marker import content_of
+from analytics.questions.openings import explore_position
+from analytics.store.marker import read_marker_content
 from quarto.notation import format_position
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from runners.web.analyse import solving
-from runners.web.background import IDLE
+from runners.web.background import IDLE_REASON
 from tests.naive import PRESETS
 from tests.positions import asked
 from tests.runners.experiments import play
@@ -177,8 +177,8 @@ def test_another_decision_begins_a_branch_and_one_can_leave_it(reader: Visitor) 
 
 def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
     for text, column in (("..../..../..../.... 0", "cell"), ("0.../..../..../.... -", "gift")):
-        with open_archive(reader.site.settings.archive) as opened:
-            rows = openings(opened, text, samples=False)
+        with open_archive(reader.site.options.archive) as opened:
+            rows = explore_position(opened, text, samples=False)
         for page in (reader.ready("/analyse", text=text), reader.ready("/browse/openings", position=text)):
             table = page.text.partition("in %, for the")[2].partition("</table>")[0]
             shown = [
@@ -192,7 +192,7 @@ def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
 
 def test_an_empty_archive_names_the_command_that_fills_it(ada: Visitor) -> None:
     assert "qarena run rule_based random games=10000 fills it" in ada.ready("/analyse").text
-    assert content_of(ada.site.settings.archive) is None
+    assert read_marker_content(ada.site.options.archive) is None
 
 
 def test_several_games_of_a_text_are_a_choice(reader: Visitor) -> None:
@@ -244,7 +244,7 @@ def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None
 
 def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_game() -> None:
     solver = Solver(CLASSIC, 1.0)
-    found = [stage(solver, solving.LATE) for stage in solving._STAGES]
+    found = [stage(solver, solving.WARM_UP_POSITION) for stage in solving._SOLVE_STAGES]
     assert len({solution.value for solution in found}) == 1
     assert [bool(solution.turns) for solution in found] == [False, True, True]
     assert [solution.distance is not None for solution in found] == [False, False, True]
@@ -252,7 +252,7 @@ def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_ga
 
 def nodes(visitor: Visitor) -> int:
     """Positions searched so far by the searches under way."""
-    return sum(solver.nodes for solver in visitor.site.service(solving.Solving).searching)
+    return sum(solver.nodes for solver in visitor.site.service(solving.SearchService).active_solvers)
 
 
 def wait_until(done: Any) -> None:
@@ -265,13 +265,13 @@ def wait_until(done: Any) -> None:
 def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     ada: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = ada.site.service(solving.Solving)
+    service = ada.site.service(solving.SearchService)
     page = ada.get("/analyse", text=HARD)
     assert page.refreshes
     assert "Still searching" in page.text
     wait_until(lambda: nodes(ada) > 0)
     ada.client.post(page.url, data={"token": ada.site.token, "command": "stop"})
-    wait_until(lambda: not service.searching)
+    wait_until(lambda: not service.active_solvers)
     page = ada.get(page.url)
     assert "The search ended before it was done: you stopped it" in page.text
     assert "Search longer, 60 s" in page.text
@@ -280,10 +280,10 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     assert page.refreshes
     assert "Still searching" in page.text
     ada.client.post(page.url, data={"token": ada.site.token, "command": "stop"})
-    wait_until(lambda: not service.searching)
+    wait_until(lambda: not service.active_solvers)
     assert ada.get("/analyse", text=f"7{HARD[1:]}").refreshes
-    monkeypatch.setattr(service.background, "_idle_seconds", 0.1)
-    (job,) = [each for each in service.background._jobs.values() if not each.ended]
-    wait_until(lambda: not service.searching)
-    assert job.reason == IDLE
+    monkeypatch.setattr(service.pool, "_idle_seconds", 0.1)
+    (job,) = [each for each in service.pool._jobs.values() if not each.ended]
+    wait_until(lambda: not service.active_solvers)
+    assert job.reason == IDLE_REASON
     wait_until(lambda: job.ended)

@@ -17,14 +17,14 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.questions.openings import openings as asked_openings
+from analytics.questions.openings import explore_position as asked_openings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.store.records import now
+from analytics.store.records import format_current_time
 from runners.web.archive import library
-from runners.web.archive.asking import Asking, AskLimits
-from runners.web.archive.library import Library
+from runners.web.archive.asking import QuestionLimits, SqlProcessPool
+from runners.web.archive.library import SnapshotService
 from runners.web.archive_pages import ArchiveService
 from runners.web.ask import QuestionService
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
@@ -124,12 +124,12 @@ def test_filters_that_no_game_meets_stay_in_their_form(reader: Visitor) -> None:
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for root in (tmp_path / "nothing", Archive.open(tmp_path / "empty", create=True).root):
-        monkeypatch.setattr(reader.site.service(ArchiveService), "library", Library(root))
+        monkeypatch.setattr(reader.site.service(ArchiveService), "library", SnapshotService(root))
         for path in ("/browse", "/browse/openings", "/browse/results/ratings", f"/browse/runs/{SQUARE}"):
             page = reader.get(path)
             assert page.status == 200
             assert "There are no games in this archive yet" in page.text
-            assert f"games=10000 --archive {reader.site.settings.archive}" in page.text
+            assert f"games=10000 --archive {reader.site.options.archive}" in page.text
 
 
 def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
@@ -143,7 +143,7 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
 
     monkeypatch.setattr("runners.web.archive.library.PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr("runners.web.archive.library.OpenArchive", slowly)
-    monkeypatch.setattr(reader.site.service(ArchiveService), "library", Library(reader.site.settings.archive))
+    monkeypatch.setattr(reader.site.service(ArchiveService), "library", SnapshotService(reader.site.options.archive))
     page = reader.get("/browse")
     assert page.refreshes
     assert "Opening the archive" in page.text
@@ -231,7 +231,7 @@ def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
 
 def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_read(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "games", create=True)
-    archive.save_run(record())
+    archive.write_run(record())
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     (file,) = (tmp_path / "games" / "runs").glob("*.json")
     for damaged in (file.read_text().replace('"label": "', '"label": "\\u001b[31m', 1), "{"):
@@ -245,7 +245,7 @@ def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_re
 
 def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "games", create=True)
-    archive.save_run(structs.replace(record(), status="running", games=10_000, created=now()))
+    archive.write_run(structs.replace(record(), status="running", games=10_000, created=format_current_time()))
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
         page, end = guest.get("/"), time.monotonic() + PATIENCE
@@ -260,7 +260,7 @@ def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_p
 
 def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "games", create=True)
-    archive.save_run(structs.replace(record(), status="running", games=10_000, created=now()))
+    archive.write_run(structs.replace(record(), status="running", games=10_000, created=format_current_time()))
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
         words = plain(guest.ready("/browse").text)
@@ -268,7 +268,7 @@ def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path
         assert ", running" in words
     for file in (tmp_path / "games").rglob("*.parquet"):
         os.utime(file, (0, time.time() - 1100))
-    archive.save_run(structs.replace(record(), status="running", games=10_000, created="2026-01-31T12:00:00+00:00"))
+    archive.write_run(structs.replace(record(), status="running", games=10_000, created="2026-01-31T12:00:00+00:00"))
     with visitor(archive.root) as guest:
         for path in ("/browse", f"/browse/runs/{RUN_ID}"):
             words = plain(guest.ready(path).text)
@@ -303,7 +303,10 @@ def test_a_logged_game_is_replayed_with_the_mistakes_of_its_players(reader: Visi
 
 def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
     service = reader.site.service(QuestionService)
-    usual, service.asking = service.asking, Asking(reader.site.settings.archive, AskLimits(seconds=1.0, processes=2))
+    usual, service.pool = (
+        service.pool,
+        SqlProcessPool(reader.site.options.archive, QuestionLimits(seconds=1.0, processes=2)),
+    )
     reader.get("/browse")
     texts = [f"SELECT levenshtein(repeat('a', 100000), repeat('b', 100000)) + {number} AS m" for number in range(10)]
     threads = [threading.Thread(target=reader.send, args=("/ask",), kwargs={"q": text}) for text in texts]
@@ -314,13 +317,13 @@ def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
     waited = time.monotonic() - started
     for thread in threads:
         thread.join()
-    service.asking.close()
-    service.asking = usual
+    service.pool.close()
+    service.pool = usual
     assert waited < 1
 
 
 def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = reader.site.service(ArchiveService).library.content()
+    content = reader.site.service(ArchiveService).snapshots.load_snapshot()
     assert content is not None
     monkeypatch.setattr(content, "_waiting", threading.BoundedSemaphore(1))
     assert content._waiting.acquire()
@@ -340,7 +343,7 @@ def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
     bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Archive.open(bucket / "archive", create=True)
-    archive.save_run(record())
+    archive.write_run(record())
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
         assert "1 of 1 run, with 4 games" in guest.ready("/browse").text

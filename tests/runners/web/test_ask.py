@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.questions.cookbook import questions
+from analytics.questions.cookbook import read_cookbook
 from runners.web.ask import QuestionService
 from tests.runners.web.visiting import Page, plain
 
@@ -32,7 +32,7 @@ def asked(reader: Visitor, **values: str) -> Page:
 
 def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Visitor) -> None:
     text = "SELECT 41 + 1 AS shared"
-    asking = reader.site.service(QuestionService).asking
+    asking = reader.site.service(QuestionService).pool
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asking, "ask", lambda _question: pytest.fail("a link asked it"))
         for page in (reader.get("/ask", q=text), reader.get("/ask.csv", q=text), reader.get("/ask", question="1")):
@@ -44,16 +44,16 @@ def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Vis
     assert reader.get(answered.url).text == answered.text  # the address of an answer that is kept
     assert reader.get("/ask.csv", q=text).text == "shared\n42\n"
     ada.get("/ask", q=text)
-    assert all(slot.child is None for slot in ada.site.service(QuestionService).asking._all)
+    assert all(slot.process is None for slot in ada.site.service(QuestionService).pool._all)
 
 
 def test_a_question_of_the_cookbook_is_filled_in_and_answered(reader: Visitor) -> None:
-    page = asked(reader, question="1", q=questions()[0].sql)
+    page = asked(reader, question="1", q=read_cookbook()[0].sql)
     assert page.status == 200
     assert "FROM seats" in page.text
     words = plain(page.text)
     assert "semi_random 10,000 0.9075 0.9002 0.9061 0.9117" in words
-    assert all(plain(each.title) in words for each in questions())
+    assert all(plain(each.title) in words for each in read_cookbook())
     titles = {re.findall("<title>(.*?)</title>", reader.get("/ask", **values).text)[0] for values in ASKED}
     assert len(titles) == len(ASKED)
     assert reader.get("/ask", question="99").status == 404

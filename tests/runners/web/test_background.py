@@ -10,7 +10,7 @@ import pytest
 
 from runners.web import background
 from runners.web.archive.library import BusyError
-from runners.web.background import IDLE, Background, BackgroundJob
+from runners.web.background import IDLE_REASON, BackgroundJob, BackgroundPool
 
 PATIENCE = 20.0
 
@@ -28,7 +28,7 @@ def until_stopped(begun: threading.Event | None = None) -> Callable[[BackgroundJ
         if begun:
             begun.set()
         end = threading.Event()
-        job.when_stopped(end.set)
+        job.add_stop_callback(end.set)
         assert end.wait(PATIENCE)
         return "stopped"
 
@@ -37,22 +37,22 @@ def until_stopped(begun: threading.Event | None = None) -> Callable[[BackgroundJ
 
 def test_a_key_is_one_job_and_its_result_is_remembered() -> None:
     calls: list[int] = []
-    jobs = Background(2)
-    first = jobs.job("key", lambda _job: calls.append(1))
+    jobs = BackgroundPool(2)
+    first = jobs.find_or_start("key", lambda _job: calls.append(1))
     assert first.wait(PATIENCE)
-    assert jobs.job("key", lambda _job: 8) is first
+    assert jobs.find_or_start("key", lambda _job: 8) is first
     assert (first.result(), first.stopped, calls) == (None, False, [1])
     assert jobs.find("other") is None
     jobs.close()
 
 
 def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
-    jobs = Background(1)
+    jobs = BackgroundPool(1)
 
     def fail(_job: BackgroundJob) -> None:
         raise ZeroDivisionError("half-way")
 
-    job = jobs.job("key", fail)
+    job = jobs.find_or_start("key", fail)
     assert job.wait(PATIENCE)
     with pytest.raises(ZeroDivisionError, match="half-way"):
         job.result()
@@ -60,12 +60,12 @@ def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
 
 
 def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
-    jobs = Background(1)
-    job = jobs.job("key", until_stopped(), seconds=0.02)
+    jobs = BackgroundPool(1)
+    job = jobs.find_or_start("key", until_stopped(), seconds=0.02)
     assert job.wait(PATIENCE)
     assert (job.ended, job.reason) == (True, "0.02 seconds were not enough")
-    assert jobs.job("key", until_stopped(), seconds=0.02) is job
-    longer = jobs.job("key", lambda _job: "done", seconds=1)
+    assert jobs.find_or_start("key", until_stopped(), seconds=0.02) is job
+    longer = jobs.find_or_start("key", lambda _job: "done", seconds=1)
     assert longer is not job
     assert longer.wait(PATIENCE)
     assert longer.result() == "done"
@@ -73,22 +73,22 @@ def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
 
 
 def test_a_job_that_was_stopped_begins_again_when_that_is_wanted() -> None:
-    jobs = Background(1)
-    job = jobs.job("key", until_stopped(), seconds=60)
+    jobs = BackgroundPool(1)
+    job = jobs.find_or_start("key", until_stopped(), seconds=60)
     job.stop("you stopped it")
     assert job.wait(PATIENCE)
-    assert jobs.job("key", until_stopped(), seconds=60) is job
-    second = jobs.job("key", lambda _job: "done", seconds=60, again=True)
+    assert jobs.find_or_start("key", until_stopped(), seconds=60) is job
+    second = jobs.find_or_start("key", lambda _job: "done", seconds=60, again=True)
     assert second.wait(PATIENCE)
-    assert jobs.job("key", until_stopped(), seconds=60, again=True) is second  # it is done
+    assert jobs.find_or_start("key", until_stopped(), seconds=60, again=True) is second  # it is done
     jobs.close()
 
 
 def test_what_a_page_waits_for_is_answered_though_its_archive_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs, go_on = Background(1), threading.Event()
+    jobs, go_on = BackgroundPool(1), threading.Event()
 
     def answer(text: str, version: int) -> BackgroundJob:
-        return jobs.job("key", lambda _job: go_on.wait(PATIENCE) and text, version=version)
+        return jobs.find_or_start("key", lambda _job: go_on.wait(PATIENCE) and text, version=version)
 
     first = answer("first", 1)
     assert not first.wait(0)
@@ -109,48 +109,48 @@ def test_what_a_page_waits_for_is_answered_though_its_archive_changes(monkeypatc
 
 
 def test_a_job_for_which_nobody_asks_ends_and_begins_again_when_somebody_does() -> None:
-    jobs = Background(1, idle_seconds=0.05)
+    jobs = BackgroundPool(1, idle_seconds=0.05)
     begun = threading.Event()
-    job = jobs.job("key", until_stopped(begun))
+    job = jobs.find_or_start("key", until_stopped(begun))
     assert begun.wait(PATIENCE)
     for _ in range(20):
         time.sleep(0.01)
-        assert jobs.job("key", until_stopped()) is job
+        assert jobs.find_or_start("key", until_stopped()) is job
     assert not job.ended
     assert job.wait(PATIENCE)
-    assert job.reason == IDLE
-    assert jobs.job("key", until_stopped()) is not job
+    assert job.reason == IDLE_REASON
+    assert jobs.find_or_start("key", until_stopped()) is not job
     jobs.close()
 
 
 def test_preparation_does_not_count() -> None:
-    jobs = Background(1)
+    jobs = BackgroundPool(1)
 
     def work(job: BackgroundJob) -> str:
-        job.prepares = True
+        job.is_preparing = True
         time.sleep(0.7)
         assert job.elapsed == 0
-        job.count_from_here()
+        job.restart_clock()
         assert job.elapsed < 0.5
         return "done"
 
-    job = jobs.job("key", work, seconds=0.5)
+    job = jobs.find_or_start("key", work, seconds=0.5)
     assert job.wait(PATIENCE)
     assert job.result() == "done"
     jobs.close()
 
 
 def test_at_most_so_many_work_and_so_many_wait() -> None:
-    jobs = Background(2, waiting=1)
+    jobs = BackgroundPool(2, waiting=1)
     begun = [threading.Event() for _ in range(3)]
     made = []
     for number in range(2):
-        made.append(jobs.job(number, until_stopped(begun[number])))
+        made.append(jobs.find_or_start(number, until_stopped(begun[number])))
         assert begun[number].wait(PATIENCE)
-    third = jobs.job(2, until_stopped(begun[2]))
+    third = jobs.find_or_start(2, until_stopped(begun[2]))
     assert third.queued
     with pytest.raises(BusyError, match="busy: 1 questions wait"):
-        jobs.job(3, until_stopped())
+        jobs.find_or_start(3, until_stopped())
     made[0].stop("enough")
     assert begun[2].wait(PATIENCE)
     assert made[0].wait(PATIENCE)
@@ -161,12 +161,12 @@ def test_at_most_so_many_work_and_so_many_wait() -> None:
 
 
 def test_of_an_owner_one_job_works_at_a_time() -> None:
-    jobs = Background(3)
+    jobs = BackgroundPool(3)
     begun = [threading.Event() for _ in range(3)]
-    first = jobs.job("first", until_stopped(begun[0]), owner="ada")
+    first = jobs.find_or_start("first", until_stopped(begun[0]), owner="ada")
     assert begun[0].wait(PATIENCE)
-    second = jobs.job("second", until_stopped(begun[1]), owner="ada")
-    third = jobs.job("third", until_stopped(begun[2]), owner="bob")
+    second = jobs.find_or_start("second", until_stopped(begun[1]), owner="ada")
+    third = jobs.find_or_start("third", until_stopped(begun[2]), owner="bob")
     assert begun[2].wait(PATIENCE)
     assert second.queued
     first.stop("enough")
@@ -176,21 +176,21 @@ def test_of_an_owner_one_job_works_at_a_time() -> None:
 
 
 def test_work_that_cannot_be_ended_is_left_alone_and_its_result_still_taken() -> None:
-    jobs, go_on = Background(1, endless=True), threading.Event()
+    jobs, go_on = BackgroundPool(1, endless=True), threading.Event()
     left: list[BackgroundJob] = []
-    while len(left) < background.MOST_LEFT:
-        left.append(jobs.job(len(left), lambda _job: go_on.wait(PATIENCE), owner="ada"))
+    while len(left) < background.MAX_ABANDONED_THREADS:
+        left.append(jobs.find_or_start(len(left), lambda _job: go_on.wait(PATIENCE), owner="ada"))
         while left[-1].started is None:
             time.sleep(0.001)
         jobs._idle_seconds = 0.0  # nobody asks for it
-        while len(jobs._left) < len(left):
+        while len(jobs._abandoned_jobs) < len(left):
             time.sleep(0.001)
         jobs._idle_seconds = None
-    waiting = jobs.job("waiting", lambda _job: "ada", owner="ada")  # two are enough for one owner
-    other = jobs.job("other", lambda _job: "bob", owner="bob")
+    waiting = jobs.find_or_start("waiting", lambda _job: "ada", owner="ada")  # two are enough for one owner
+    other = jobs.find_or_start("other", lambda _job: "bob", owner="bob")
     assert other.wait(PATIENCE)
     assert waiting.queued
-    assert jobs.job(0, lambda _job: "again") is left[0]
+    assert jobs.find_or_start(0, lambda _job: "again") is left[0]
     go_on.set()
     assert waiting.wait(PATIENCE)
     assert [job.wait(PATIENCE) and job.result() for job in left] == [True, True]

@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from runners.play import session
@@ -58,7 +58,7 @@ def next_page(ada: Visitor, page: Page, dice: random.Random) -> Page:
 
 
 def rows(ada: Visitor, question: str) -> list[tuple[object, ...]]:
-    with open_archive(ada.site.settings.archive) as opened:
+    with open_archive(ada.site.options.archive) as opened:
         return opened.sql(question).rows()
 
 
@@ -78,7 +78,7 @@ def test_a_game_is_logged_as_qarena_play_logs_it(ada: Visitor, preset: str, seat
     assert row == (*labels, 0, game.winner, ENDINGS[game.ending or 0])
     plies = rows(ada, "SELECT piece, cell FROM plies ORDER BY ply")
     assert plies == list(game.plies)
-    assert verify(Archive.open(ada.site.settings.archive)).problems == []
+    assert verify_archive(Archive.open(ada.site.options.archive)).problems == []
 
 
 def test_the_page_of_a_game_is_its_address(ada: Visitor) -> None:
@@ -156,17 +156,17 @@ def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> Non
         ada.send(end.url, command="log")
     assert rows(ada, "SELECT winner, ending FROM games") == [(0, "forfeit_resigned")]
     assert "is over, and logged as game 0" in ada.send(end.url.partition("&moves")[0], decision="d4").line
-    assert shlex.split(Archive.open(ada.site.settings.archive).runs()[0].command) == ["qarena", "serve"]
+    assert shlex.split(Archive.open(ada.site.options.archive).load_runs()[0].command) == ["qarena", "serve"]
 
 
 def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> None:
     address = parse_address(ada.begin().query)
-    held = ada.site.service(games.HeldGames).held(address)
+    held = ada.site.service(games.WebGameService).find_game(address)
     assert held is not None
     assert not held.is_to_be_logged(address.moves)  # it is not over
     resigned = held.decide(address.moves, "resign")
     assert [held.is_to_be_logged(moves) for moves in (address.moves, resigned)] == [False, True]
-    held.answer(resigned)
+    held.play_agent_turn(resigned)
     assert not held.is_to_be_logged(resigned)
 
 
@@ -228,7 +228,7 @@ def test_a_game_of_another_server_can_be_gone_on_with_but_not_as_one_without_hel
 
 
 def test_nobody_waits_for_an_agent_that_thinks(ada: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on, turn = threading.Event(), threading.Event(), AgentOpponent.turn
+    begun, go_on, turn = threading.Event(), threading.Event(), AgentOpponent.take_turn
     slow = ada.begin()
 
     def slowly(self: AgentOpponent, game: object) -> tuple[int, int]:
@@ -255,7 +255,7 @@ def test_a_game_that_cannot_be_logged_says_so_and_can_be_logged_later(
 ) -> None:
     from quarto.errors import FailureError
 
-    enter = session.Logbook.enter
+    enter = session.Logbook.log_game
 
     def full(*_: object) -> tuple[str, int]:
         raise FailureError("the disk is full")
@@ -286,10 +286,10 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
 
 
 def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
-    from runners.authoring.new_agent import new_agent
+    from runners.authoring.new_agent import create_agent
     from tests.runners.web.visiting import visitor
 
-    new_agent("corner", "choose", tmp_path / "mine")
+    create_agent("corner", "choose", tmp_path / "mine")
     with visitor(tmp_path / "games", config_dir=tmp_path / "mine", trust_agents=True) as ada:
         assert ">corner</option>" in ada.get("/play").text
         assert "corner gives you" in ada.begin("corner").says
@@ -301,7 +301,7 @@ SETUP = {"rules": "classic", "seat": "1", "seed": "3", "name": "ada"}
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """``semi_random`` thinks until this is set."""
-    go_on, turn = threading.Event(), AgentOpponent.turn
+    go_on, turn = threading.Event(), AgentOpponent.take_turn
 
     def slowly(self: AgentOpponent, game: object) -> tuple[int, int]:
         assert self.label != "semi_random" or go_on.wait(120)
@@ -327,7 +327,7 @@ def another(ada: Visitor) -> Visitor:
 
 def test_many_games_of_one_browser_do_not_keep_another_from_playing(ada: Visitor, released: threading.Event) -> None:
     ada.get("/play")
-    slow = [begin(ada, "semi_random") for _ in range(games.MOST_THINKING + 1)]
+    slow = [begin(ada, "semi_random") for _ in range(games.MAX_THINKING + 1)]
     assert all("The agent is being set up" in page.text for page in slow)
     assert "others are served first" in slow[-1].text
     assert another(ada).begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
@@ -340,14 +340,14 @@ def test_who_closes_the_page_of_a_slow_agent_can_play_another_one(
 ) -> None:
     monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
     ada.get("/play")
-    jobs = ada.site.service(games.HeldGames)._background
+    jobs = ada.site.service(games.WebGameService)._background
     begin(ada, "semi_random")
     while not jobs._working:
         time.sleep(0.01)
     monkeypatch.setattr(jobs, "_idle_seconds", 0.0)  # nobody asks for its page
-    while not jobs._left:
+    while not jobs._abandoned_jobs:
         time.sleep(0.01)
     monkeypatch.setattr(jobs, "_idle_seconds", games.IDLE_SECONDS)
     assert ada.begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
-    assert len(jobs._left) == 1
+    assert len(jobs._abandoned_jobs) == 1
     released.set()

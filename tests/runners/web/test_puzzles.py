@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.exact.puzzles import shipped
+from analytics.exact.puzzles import load_shipped_puzzles
 from quarto.notation import CLASSIC_NAME
 from runners.web import puzzles
-from runners.web.puzzles import EASY_LEVEL, number_of_day
+from runners.web.puzzles import EASY_LEVEL, daily_puzzle_number
 from tests.runners.web.visiting import plain
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.extras
 
-NUMBER = next(at for at, each in enumerate(shipped(), 1) if each.position.occupied.bit_count() >= 11)
-PUZZLE = shipped()[NUMBER - 1]
+NUMBER = next(at for at, each in enumerate(load_shipped_puzzles(), 1) if each.position.occupied.bit_count() >= 11)
+PUZZLE = load_shipped_puzzles()[NUMBER - 1]
 CELL, GIFT = PUZZLE.turn.split()
 
 
@@ -84,6 +84,10 @@ def test_the_first_page_shows_the_puzzle_of_the_day(reader: Visitor, monkeypatch
 
 
 def test_each_easy_classic_puzzle_has_its_day() -> None:
-    easy = {at for at, each in enumerate(shipped(), 1) if each.level <= EASY_LEVEL and each.rules == CLASSIC_NAME}
+    easy = {
+        at
+        for at, each in enumerate(load_shipped_puzzles(), 1)
+        if each.level <= EASY_LEVEL and each.rules == CLASSIC_NAME
+    }
     days = [date(2026, 11, 24) + timedelta(days) for days in range(len(easy))]
-    assert {number_of_day(day) for day in days} == easy
+    assert {daily_puzzle_number(day) for day in days} == easy

@@ -11,10 +11,10 @@ import pytest
 from starlette.routing import Route
 
 from quarto.errors import RequestError
-from runners.authoring.new_agent import new_agent
+from runners.authoring.new_agent import create_agent
 from runners.web.application import ROUTERS
-from runners.web.pages import whole
-from runners.web.play.games import HeldGames
+from runners.web.pages import parse_whole_number
+from runners.web.play.games import WebGameService
 from tests.runners.web.visiting import Page, visitor
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_where_others_may_connect_only_names_that_are_no_addresses_are_foreign(t
 
 
 def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> None:
-    new_agent("corner", "choose", tmp_path / "mine")
+    create_agent("corner", "choose", tmp_path / "mine")
     folder = stranger(tmp_path)
     with visitor(tmp_path / "games", host="0.0.0.0", config_dir=tmp_path / "mine") as ada:  # noqa: S104  (as above)
         offered = ada.get("/play").text
@@ -81,7 +81,7 @@ def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: P
 
 
 def test_a_form_starts_no_program_either_unless_the_server_was_told_so(tmp_path: Path) -> None:
-    new_agent("corner", "choose", tmp_path / "mine")
+    create_agent("corner", "choose", tmp_path / "mine")
     folder = stranger(tmp_path)
     with visitor(tmp_path / "games", config_dir=tmp_path / "mine") as ada:
         for label in (f"polito(folder={folder},player=stranger.Player)", "corner", "oracle(below=corner)"):
@@ -231,7 +231,7 @@ def files_of(folder: Path) -> dict[Path, int]:
 
 
 def test_no_get_starts_a_program_or_an_agent_or_writes(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = reader.site.settings.archive
+    archive = reader.site.options.archive
     before, started = files_of(archive), []  # type: ignore[arg-type]
     monkeypatch.setattr(subprocess, "Popen", lambda *arguments, **_: started.append(arguments))
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
@@ -241,7 +241,7 @@ def test_no_get_starts_a_program_or_an_agent_or_writes(reader: Visitor, monkeypa
         for query in QUERIES:
             found = reader.ready(path.format(**VALUES), **query)
             assert found.status < 500, (path, query, found.line)
-    jobs = reader.site.service(HeldGames)._background
+    jobs = reader.site.service(WebGameService)._background
     assert not started
     assert not jobs._jobs
     assert files_of(archive) == before  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def test_no_get_starts_a_program_or_an_agent_or_writes(reader: Visitor, monkeypa
 
 def test_a_whole_number_of_an_address_fits_64_bits() -> None:
     largest = (1 << 63) - 1
-    assert whole({"game_id": str(largest)}, "game_id") == largest
+    assert parse_whole_number({"game_id": str(largest)}, "game_id") == largest
     for text in (str(largest + 1), "-1", "1.0", "\N{ARABIC-INDIC DIGIT ONE}"):
         with pytest.raises(RequestError, match="is not a whole number from 0 to"):
-            whole({"game_id": text}, "game_id")
+            parse_whole_number({"game_id": text}, "game_id")

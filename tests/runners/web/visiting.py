@@ -12,8 +12,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from runners.web.application import application
-from runners.web.site import ServerSettings, Site
+from runners.web.application import build_application
+from runners.web.site import ServerOptions, Site
 
 HOME = "http://127.0.0.1:8000"
 PATIENCE = 120  # seconds: kernels may have to be compiled first
@@ -103,6 +103,6 @@ def visitor(archive: PurePath, **settings: Any) -> Iterator[Visitor]:
         warnings.simplefilter("ignore")  # that there is a newer client than the one that is locked
         from starlette.testclient import TestClient
 
-    app = application(ServerSettings(archive, name="ada", megabytes=4, **settings))
+    app = build_application(ServerOptions(archive, name="ada", megabytes=4, **settings))
     with TestClient(app, base_url=HOME, headers={"origin": HOME}, raise_server_exceptions=False) as client:
         yield Visitor(client, app.state.site)

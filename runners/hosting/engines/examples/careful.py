@@ -7,12 +7,12 @@ DIGITS = "0123456789ABCDEF"
 CELLS = [column + row for row in "1234" for column in "abcd"]
 
 
-def cells_of(line: str) -> list[int]:
+def parse_cells(line: str) -> list[int]:
     """The cells of a word such as a1b1c1d1."""
     return [CELLS.index(line[at : at + 2]) for at in range(0, 8, 2)]
 
 
-def wins(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
+def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
     """Whether a piece on a cell finishes a line: four pieces share a bit that is set, or one that is clear."""
     for line in lines:
         others = [board[each] for each in line if each in board]
@@ -25,13 +25,13 @@ def wins(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -
     return False
 
 
-class Chance:
+class SeededRandom:
     """Random numbers that the seed of a position alone decides (xorshift)."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed or 1
 
-    def one_of(self, choices: list[int]) -> int:
+    def choose(self, choices: list[int]) -> int:
         self.state ^= self.state << 13 & 0xFFFFFFFFFFFFFFFF
         self.state ^= self.state >> 7
         self.state ^= self.state << 17 & 0xFFFFFFFFFFFFFFFF
@@ -40,31 +40,31 @@ class Chance:
 
 def can_win(board: dict[int, int], lines: list[list[int]], piece: int) -> bool:
     """Whether a piece can finish a line somewhere."""
-    return any(wins(board, lines, piece, cell) for cell in range(16) if cell not in board)
+    return any(finishes_line(board, lines, piece, cell) for cell in range(16) if cell not in board)
 
 
-def gift_for(board: dict[int, int], lines: list[list[int]], left: list[int], chance: Chance) -> int:
+def choose_gift(board: dict[int, int], lines: list[list[int]], left: list[int], chance: SeededRandom) -> int:
     """A piece for the opponent: a safe one if there is any."""
     safe = [piece for piece in left if not can_win(board, lines, piece)]
-    return chance.one_of(safe or left)
+    return chance.choose(safe or left)
 
 
-def turn(position: str, lines: list[list[int]], mover_chooses: bool) -> str:
+def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> str:
     """The answer to ROWS HAND SEED."""
     rows, hand, seed = position.split()
     board = {cell: DIGITS.index(each) for cell, each in enumerate(rows.replace("/", "")) if each != "."}
     free = [cell for cell in range(16) if cell not in board]
     left = [piece for piece in range(16) if piece not in board.values() and DIGITS[piece] != hand]
-    chance = Chance(int(seed, 16))
+    chance = SeededRandom(int(seed, 16))
     if hand == "-" and not mover_chooses:
-        return f"turn - {DIGITS[gift_for(board, lines, left, chance)]}"
+        return f"turn - {DIGITS[choose_gift(board, lines, left, chance)]}"
     hands = left if hand == "-" else [DIGITS.index(hand)]
-    winning = [(piece, cell) for piece in hands for cell in free if wins(board, lines, piece, cell)]
-    piece, cell = winning[0] if winning else (chance.one_of(hands), chance.one_of(free))
+    winning = [(piece, cell) for piece in hands for cell in free if finishes_line(board, lines, piece, cell)]
+    piece, cell = winning[0] if winning else (chance.choose(hands), chance.choose(free))
     if mover_chooses:
         return f"turn {CELLS[cell]} {DIGITS[piece]}"
     board[cell] = piece
-    return f"turn {CELLS[cell]} {DIGITS[gift_for(board, lines, left, chance)] if left else '-'}"
+    return f"turn {CELLS[cell]} {DIGITS[choose_gift(board, lines, left, chance)] if left else '-'}"
 
 
 def main() -> None:
@@ -80,14 +80,14 @@ def main() -> None:
         if word == "quarto":
             print("name careful\nready", flush=True)
         elif word == "rules":
-            lines = [cells_of(line) for line in rest.split()[2:]]
+            lines = [parse_cells(line) for line in rest.split()[2:]]
             mover_chooses = rest.split()[1] == "mover"
             print("ready", flush=True)
         elif word == "position":
             positions.append(rest)
         elif word == "go":
             for position in positions:  # with a limit of time each turn goes out at once
-                print(turn(position, lines, mover_chooses), flush=rest != "")
+                print(choose_turn(position, lines, mover_chooses), flush=rest != "")
             print(end="", flush=True)
             positions = []
         elif word == "quit":

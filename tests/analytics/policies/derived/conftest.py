@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.policies.derived.dataset import Dataset, dataset_of
-from analytics.questions.selection import select
+from analytics.policies.derived.dataset import Dataset, load_dataset
+from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from quarto.batch import Block
@@ -53,7 +53,9 @@ def make(root: Path, rules: Rules) -> Archive:
     archive, ids, blocks = Archive.open(root, create=True), records_of(rules), blocks_of(rules)
     for seed, name in ((8, SECOND), (7, FIRST)):
         number = 1 + in_order(rules).index(name)
-        archive.save_run(record(spec_of(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z"))
+        archive.write_run(
+            record(spec_of(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z")
+        )
         store(archive, ids[name], blocks[name], most=4)
     return archive
 
@@ -98,4 +100,4 @@ def opened(logged: tuple[Archive, Rules]) -> Iterator[OpenArchive]:
 @pytest.fixture(scope="module")
 def dataset(opened: OpenArchive) -> Dataset:
     """All of its games."""
-    return dataset_of(select(opened))
+    return load_dataset(select_games(opened))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analytics.policies.derived.dataset import Dataset, GameStream, dataset_of, ids_of, sources_of
+from analytics.policies.derived.dataset import Dataset, GameStream, expand_id_ranges, load_dataset, select_source_games
 from analytics.policies.derived.gift import Gift
-from analytics.questions.selection import select
+from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
 from analytics.store.policy_store import PolicyOrigin
@@ -46,15 +46,17 @@ def slow_checksum(dataset: Dataset, first: int, end: int) -> str:
 
 
 def test_checksums_tell_games_apart_and_not_their_files(dataset: Dataset) -> None:
-    sums = dataset.checksums(2)
-    assert sums == {record.run_id: slow_checksum(dataset, first, end) for record, first, end in dataset.spans()}
-    assert sums == dataset.checksums(1)
+    sums = dataset.compute_fingerprints(2)
+    assert sums == {
+        record.run_id: slow_checksum(dataset, first, end) for record, first, end in dataset.list_run_spans()
+    }
+    assert sums == dataset.compute_fingerprints(1)
     assert len(set(sums.values())) == 2
     longest = int(np.argmax(dataset.games.plies))
     for field, where in (("pieces", (3, longest)), ("cells", (9, longest)), ("winner", 5), ("ending", 5)):
         games = dataset.games._replace(**{field: getattr(dataset.games, field).copy()})
         getattr(games, field)[where] ^= 1
-        assert replace(dataset, games=games).checksums(2) != sums
+        assert replace(dataset, games=games).compute_fingerprints(2) != sums
 
 
 @pytest.mark.parametrize(
@@ -68,20 +70,20 @@ def test_checksums_tell_games_apart_and_not_their_files(dataset: Dataset) -> Non
 def test_ranges_hold_the_chosen_games_and_no_others(
     opened: OpenArchive, rules: Rules, where: str, rows: int | None
 ) -> None:
-    dataset = dataset_of(select(opened, where))
+    dataset = load_dataset(select_games(opened, where))
     chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
     runs = [records_of(rules)[name] for name in in_order(rules)]
     expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
-    ranges = dataset.ranges()
-    assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
+    ranges = dataset.to_id_ranges()
+    assert [(run_id, game) for run_id, ids in expand_id_ranges(ranges).items() for game in ids.tolist()] == expected
     assert rows is None or len(ranges) == rows
     run_ids = [record.run_id for record in dataset.runs]
     learned = LEARNED | {"run_ids": run_ids, "where": where}
     origin = PolicyOrigin("mine", rules, {}, learned, {"games": ranges})
     card = policy_store.save(opened.archive, Gift().derive(dataset, 1), origin)
-    again = dataset_of(sources_of(opened, card), run_ids)
-    turned = dataset_of(sources_of(opened, card), run_ids[::-1])
-    assert again.checksums(1) == dataset.checksums(1)
+    again = load_dataset(select_source_games(opened, card), run_ids)
+    turned = load_dataset(select_source_games(opened, card), run_ids[::-1])
+    assert again.compute_fingerprints(1) == dataset.compute_fingerprints(1)
     assert np.array_equal(again.game_id, dataset.game_id)
     assert [record.run_id for record in turned.runs] == run_ids[::-1]
     assert records_of(rules)[FIRST] in {record.run_id for record in again.runs}
@@ -89,15 +91,19 @@ def test_ranges_hold_the_chosen_games_and_no_others(
 
 @pytest.mark.parametrize("where", ["pairing = 1 AND pair_id % 4 <> 0", *seldom("true", "game_id % 2 = 1")])
 def test_a_stream_has_the_games_of_a_dataset_in_its_order(opened: OpenArchive, where: str) -> None:
-    dataset, stream = dataset_of(select(opened, where)), GameStream(select(opened, where))
+    dataset, stream = load_dataset(select_games(opened, where)), GameStream(select_games(opened, where))
     for _ in range(2):  # it may be read again
-        parts = list(stream.parts())
+        parts = list(stream.read_blocks())
         assert [record.run_id for record in dataset.runs] == list(dict.fromkeys(each.run_id for each, _ in parts))
         assert np.array_equal(np.concatenate([found.game_id for _, found in parts]), dataset.game_id)
         assert np.array_equal(np.concatenate([found.opening for _, found in parts]), dataset.opening)
         for field, whole in zip(zip(*(found.games for _, found in parts), strict=True), dataset.games, strict=True):
             assert np.array_equal(np.concatenate(field, axis=-1), whole)
-    assert stream.checksums(1) == GameStream(select(opened, where)).checksums(1) == dataset.checksums(1)
-    ids = {run_id: numbers.tolist() for run_id, numbers in ids_of(stream.ranges()).items()}
-    assert ids == {run_id: numbers.tolist() for run_id, numbers in ids_of(dataset.ranges()).items()}
+    assert (
+        stream.compute_fingerprints(1)
+        == GameStream(select_games(opened, where)).compute_fingerprints(1)
+        == dataset.compute_fingerprints(1)
+    )
+    ids = {run_id: numbers.tolist() for run_id, numbers in expand_id_ranges(stream.to_id_ranges()).items()}
+    assert ids == {run_id: numbers.tolist() for run_id, numbers in expand_id_ranges(dataset.to_id_ranges()).items()}
     assert stream.size == dataset.size

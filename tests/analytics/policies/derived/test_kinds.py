@@ -11,14 +11,20 @@ import pytest
 from agents.gifts import FEATURES, Gifts
 from agents.learning.policy import Policy
 from agents.policy import PolicyAgent
-from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
+from analytics.policies.derived.dataset import Dataset, PolicyKind, load_dataset
 from analytics.policies.derived.fitted_q import FittedQ
 from analytics.policies.derived.gift import Gift
-from analytics.policies.derived.mc_afterstate import GameBoards, McAfterstate, forms_of, keys_and_wins, level_of
+from analytics.policies.derived.mc_afterstate import (
+    GameBoards,
+    McAfterstate,
+    build_level,
+    decode_afterstates,
+    find_keys_and_wins,
+)
 from analytics.policies.derived.replayed import EncodedQ, QTable
-from analytics.questions.selection import select
+from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.policy_store import knowledge_of
+from analytics.store.policy_store import compute_knowledge_digest
 from quarto.batch import Games
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
@@ -51,7 +57,7 @@ def test_mc_afterstate_is_the_mean_by_position(rules: Rules, dataset: Dataset, l
 
 
 def test_q_table_is_learned_game_after_game(rules: Rules, opened: OpenArchive) -> None:
-    policy = QTable(0.3, 0.9).derive(dataset_of(select(opened, "game_id % 2 = 0")), 1)
+    policy = QTable(0.3, 0.9).derive(load_dataset(select_games(opened, "game_id % 2 = 0")), 1)
     assert rows_of(policy, "value") == naive_afterstates.q_table(games_of(rules)[::2], rules, 0.3, 0.9)
 
 
@@ -79,16 +85,16 @@ def test_encoded_q_is_study_cs_update_by_seat(rules: Rules, dataset: Dataset, ag
     assert len(learned) > 50
 
 
-KINDS: Sequence[Derivation] = (McAfterstate(1), QTable(), FittedQ(), Gift(), EncodedQ())
+KINDS: Sequence[PolicyKind] = (McAfterstate(1), QTable(), FittedQ(), Gift(), EncodedQ())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_a_policy_does_not_depend_on_threads_but_on_all_games(
-    opened: OpenArchive, dataset: Dataset, kind: Derivation
+    opened: OpenArchive, dataset: Dataset, kind: PolicyKind
 ) -> None:
-    known = knowledge_of(kind.derive(dataset, 1))
-    assert known == knowledge_of(kind.derive(dataset, 3))
-    assert known != knowledge_of(kind.derive(dataset_of(select(opened, "pairing = 0")), 2))
+    known = compute_knowledge_digest(kind.derive(dataset, 1))
+    assert known == compute_knowledge_digest(kind.derive(dataset, 3))
+    assert known != compute_knowledge_digest(kind.derive(load_dataset(select_games(opened, "pairing = 0")), 2))
 
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
@@ -97,13 +103,13 @@ def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
     for pieces in range(16):
         of_level = sorted({(form.lanes, form.occupied) for form in forms if form.occupied.bit_count() == pieces})
         lanes, occupied = np.array(of_level, np.uint64).reshape(-1, 2).T.copy()
-        size, level, games = len(lanes), level_of(rules, pieces), Games.zeros(len(lanes))  # piece 0 is given
+        size, level, games = len(lanes), build_level(rules, pieces), Games.zeros(len(lanes))  # piece 0 is given
         games.plies[:] = 16
         found, boards = np.empty(size, np.uint64), GameBoards(lanes, occupied.astype(np.uint16))
-        keys_and_wins(games, level, boards, rules.tables, found, np.empty(size, np.bool_), (0, size))
+        find_keys_and_wins(games, level, boards, rules.tables, found, np.empty(size, np.bool_), (0, size))
         assert len(set(found.tolist())) == len(of_level)
         assert (found >> np.uint64(62) == 0).all()
-        back = forms_of(found, level)
+        back = decode_afterstates(found, level)
         assert back[0].view(np.uint64).tolist() == lanes.tolist()
         assert back[1].tolist() == occupied.tolist()
     assert len(forms) > 200

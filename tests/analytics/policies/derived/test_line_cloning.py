@@ -10,20 +10,20 @@ import pytest
 
 from agents.alpha_beta import AlphaBeta
 from agents.learning.line_boards import STAGE_SIZE
-from agents.learning.line_features import words_of
-from agents.line_values import DECIDED, HEADS, STEEPEST
+from agents.learning.line_features import build_feature_words
+from agents.line_values import DECIDED_CHANCES, HEADS, STEEPEST
 from agents.semi_random import SemiRandom
-from analytics.policies.derived.dataset import BOTH, Dataset
-from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, turns_of
-from analytics.policies.derived.line_fit import fresh
-from analytics.policies.derived.line_sweep import words_of_games
-from analytics.policies.derived.line_values import LineValues
-from analytics.store.policy_store import knowledge_of
-from analytics.store.records import run_word
+from analytics.policies.derived.dataset import BOTH_SEATS, Dataset
+from analytics.policies.derived.line_cloning import SAMPLED_TURNS, CloningBlock, learn_turns, select_cloning_block
+from analytics.policies.derived.line_fit import build_stage_fit
+from analytics.policies.derived.line_sweep import compute_game_words
+from analytics.policies.derived.line_values import LineValuesKind
+from analytics.store.policy_store import compute_knowledge_digest
+from analytics.store.records import run_id_to_number
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
@@ -38,21 +38,21 @@ OPENING = 2
 def dataset() -> Dataset:
     """400 games of alpha_beta and semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
-    games = engine.play_block(Order(0, 0, 200)).block.games
+    games = engine.play_block(PairRange(0, 0, 200)).block.games
     run = record(spec_of(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
     return Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)
 
 
-def parts(dataset: Dataset) -> tuple[LoggedTurns, LoggedTurns]:
+def parts(dataset: Dataset) -> tuple[CloningBlock, CloningBlock]:
     """The games that are learned from, and those held out."""
-    ((run, found),) = dataset.parts()
-    words = words_of_games(run_word(run.run_id), found.game_id, 0)
-    seats = np.full(len(words), BOTH, np.int8)
-    learning, measuring = (turns_of(found, seats, words, held_out) for held_out in (False, True))
+    ((run, found),) = dataset.read_blocks()
+    words = compute_game_words(run_id_to_number(run.run_id), found.game_id, 0)
+    seats = np.full(len(words), BOTH_SEATS, np.int8)
+    learning, measuring = (select_cloning_block(found, seats, words, held_out) for held_out in (False, True))
     return learning, measuring
 
 
-def compared(part: LoggedTurns, game: int, stage: int) -> list[lines.Afterstate]:
+def compared(part: CloningBlock, game: int, stage: int) -> list[lines.Afterstate]:
     """The afterstates of the turns that are compared, that of the logged turn first, by the text of the module."""
     plies = [(int(part.games.pieces[ply, game]), int(part.games.cells[ply, game])) for ply in range(stage + 1)]
     board, (hand, cell), gift = naive.board_after(plies[: stage - 1]), plies[stage - 1], plies[stage][0]
@@ -67,9 +67,9 @@ def compared(part: LoggedTurns, game: int, stage: int) -> list[lines.Afterstate]
         return []
     logged = places.index((cell, gift))
     others = [number for number in range(len(turns)) if number != logged]
-    if len(turns) > SAMPLED:
+    if len(turns) > SAMPLED_TURNS:
         word = naive.draw(int(part.words[game]), stage)
-        drawn = [(naive.draw(word, i) >> 32) * len(turns) >> 32 for i in range(SAMPLED - 1)]
+        drawn = [(naive.draw(word, i) >> 32) * len(turns) >> 32 for i in range(SAMPLED_TURNS - 1)]
         others = [number for number in dict.fromkeys(drawn) if number != logged]
     return [turns[number][2] for number in [logged, *others]]
 
@@ -79,7 +79,7 @@ def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], ends: Sequence[s
     values = [twin.forward(each) for each in found]
     for (logits, _), end in zip(values, ends, strict=True):
         if end:
-            logits[:] = (2 * DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)] - 1) * STEEPEST
+            logits[:] = (2 * DECIDED_CHANCES[(lines.LOST, lines.DRAWN, lines.WON).index(end)] - 1) * STEEPEST
     errors = np.zeros((len(found), HEADS), np.float32)
     others = np.float32(len(found) - 1)
     for head in range(HEADS):
@@ -93,12 +93,12 @@ def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], ends: Sequence[s
 
 @pytest.mark.parametrize(("stage", "units"), [(2, 0), (9, 0), (12, 2)])
 def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
-    words, (part, _) = words_of(CLASSIC), parts(dataset)
-    few = LoggedTurns(
-        Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.chosen[:, :25], part.words[:25]
+    words, (part, _) = build_feature_words(CLASSIC), parts(dataset)
+    few = CloningBlock(
+        Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.seats[:, :25], part.words[:25]
     )
-    few = few._replace(chosen=np.ascontiguousarray(few.chosen))
-    fit, features = fresh(words, units, 5), int(words[STAGE_SIZE])
+    few = few._replace(seats=np.ascontiguousarray(few.seats))
+    fit, features = build_stage_fit(words, units, 5), int(words[STAGE_SIZE])
     split = features * (HEADS + units)
     twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
     met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
@@ -114,16 +114,16 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
 
 
 def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Dataset) -> None:
-    kind = LineValues(method="cloning", passes=2)
+    kind = LineValuesKind(method="cloning", passes=2)
     one = kind.learn(dataset, 1)
-    assert knowledge_of(one.policy) == knowledge_of(kind.learn(dataset, 3).policy)
+    assert compute_knowledge_digest(one.policy) == compute_knowledge_digest(kind.learn(dataset, 3).policy)
     assert one.curve is not None
     assert one.curve["held_out_won"].drop_nulls().len() > 5
 
 
 def test_only_the_turns_of_the_agent_that_is_named_are_learned(dataset: Dataset) -> None:
     both, one, other = (
-        LineValues(method="cloning", passes=1, agent=agent).learn(dataset, 2).curve
+        LineValuesKind(method="cloning", passes=1, agent=agent).learn(dataset, 2).curve
         for agent in (None, "alpha_beta", "semi_random")
     )
     assert both is not None
@@ -135,6 +135,6 @@ def test_only_the_turns_of_the_agent_that_is_named_are_learned(dataset: Dataset)
     middle = [curve.filter(pieces=7)["not_lost"][0] for curve in (one, other)]
     assert middle[0] < middle[1]
     with pytest.raises(RequestError, match=r"agent=alpha_bta played none of the games; did you mean 'alpha_beta'"):
-        LineValues(method="cloning", agent="alpha_bta").learn(dataset, 1)
+        LineValuesKind(method="cloning", agent="alpha_bta").learn(dataset, 1)
     with pytest.raises(ValueError, match=re.escape("agent=x has no effect on method=fitted")):
-        LineValues(agent="x")
+        LineValuesKind(agent="x")

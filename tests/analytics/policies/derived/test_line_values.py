@@ -11,31 +11,31 @@ import pytest
 from numpy.typing import NDArray
 
 from agents.learning.line_boards import STAGE_SIZE
-from agents.learning.line_features import words_of
-from agents.line_values import HEADS, UNIT, Weights, stage_words
+from agents.learning.line_features import build_feature_words
+from agents.line_values import HEADS, UNIT, Weights, stage_size
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import Dataset
-from analytics.policies.derived.line_fit import Examples, LearningPlan, fresh, learn, rounded
+from analytics.policies.derived.line_fit import Examples, LearningPlan, build_stage_fit, learn_examples, round_weights
 from analytics.policies.derived.line_sweep import (
-    ONE_IN,
+    HELD_OUT_ONE_IN,
     LineSweep,
-    Part,
     StageBoards,
+    StageExamples,
     StagePlan,
-    back_up,
-    chosen_games,
-    exact,
-    gather,
+    back_up_targets,
+    collect_boards,
+    sample_games,
+    solve_targets,
 )
-from analytics.policies.derived.line_values import LineValues
+from analytics.policies.derived.line_values import LineValuesKind
 from analytics.store.blocks import RangeGames
-from analytics.store.policy_store import knowledge_of
+from analytics.store.policy_store import compute_knowledge_digest
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
-from quarto.position import Position, board, from_plies
+from quarto.position import Position, board, position_from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import Solver
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, PairRange
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
@@ -57,7 +57,7 @@ LEARNING = LearningPlan(1, 0.05, 0)
 def dataset() -> Dataset:
     """2,000 games of semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
-    games = engine.play_block(Order(0, 0, 1000)).block.games
+    games = engine.play_block(PairRange(0, 0, 1000)).block.games
     opening = np.full(2000, 2, np.int8)
     return Dataset((record(spec_of(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
 
@@ -76,19 +76,19 @@ def position_after(turn: lines.Afterstate) -> Position:
 
 
 def sweep_of(dataset: Dataset, threads: int = 1) -> LineSweep:
-    return LineSweep(dataset, words_of(CLASSIC), QUICK, LEARNING, threads)
+    return LineSweep(dataset, build_feature_words(CLASSIC), QUICK, LEARNING, threads)
 
 
 def gathered(games: Any, stage: int, turns: tuple[int, int]) -> StageBoards:
     size = len(games.words)
     boards = StageBoards.empty(size * turns[0] * turns[1])
-    return boards.first(gather(games, (0, size), stage, turns, boards, CLASSIC.tables))
+    return boards.select_first(collect_boards(games, (0, size), stage, turns, boards, CLASSIC.tables))
 
 
 def open_boards(dataset: Dataset, stage: int, most: int) -> Any:
     """Boards whose replies leave the result open, and their features."""
-    part = sweep_of(dataset).prepare(chosen_games(dataset, 0), (0, 400), stage, StagePlan(400, exact=0.0))
-    boards, examples = part.boards.first(most), part.examples
+    part = sweep_of(dataset).prepare_block(sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact=0.0))
+    boards, examples = part.boards.select_first(most), part.examples
     size = len(boards.lanes)
     return boards, Examples(examples.found, examples.begins[: size + 1], examples.targets[:size])
 
@@ -98,12 +98,12 @@ def plies_of(games: Games, game: int) -> list[tuple[int, int]]:
 
 
 def test_boards_are_logged_ones_and_others_one_or_two_turns_away(dataset: Dataset) -> None:
-    games = chosen_games(dataset, 0)
+    games = sample_games(dataset, 0)
     assert (np.diff(games.words.astype(object)) > 0).all()
-    held_out = games.part(held_out=True)
+    held_out = games.split(held_out=True)
     assert 60 < len(held_out.words) < 200
-    assert (held_out.words % np.uint64(ONE_IN) == 0).all()
-    learned, size = games.part(held_out=False), 100
+    assert (held_out.words % np.uint64(HELD_OUT_ONE_IN) == 0).all()
+    learned, size = games.split(held_out=False), 100
     learned = learned._replace(words=learned.words[:size])
     boards, place = gathered(learned, 9, (2, 2)), 0
     found = [afterstate_at(boards, i) for i in range(len(boards.lanes))]
@@ -127,22 +127,22 @@ def test_boards_are_logged_ones_and_others_one_or_two_turns_away(dataset: Datase
 
 @pytest.mark.parametrize("units", [0, 3])
 def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, units: int) -> None:
-    words = words_of(CLASSIC)
+    words = build_feature_words(CLASSIC)
     boards, examples = open_boards(dataset, 8, 40)
     size = len(boards.lanes)
     examples.targets[:] = np.random.default_rng(1).random((size, HEADS))
-    fit, features = fresh(words, units, 5), int(words[STAGE_SIZE])
+    fit, features = build_stage_fit(words, units, 5), int(words[STAGE_SIZE])
     split = features * (HEADS + units)
     twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
     rows = [examples.found[examples.begins[i] : examples.begins[i + 1]].tolist() for i in range(size)]
     assert rows == [numbers_of(position_at(boards, i), words) for i in range(size)]
     for _ in range(2):
-        learn(examples, 0.1, fit, np.zeros(HEADS))
+        learn_examples(examples, 0.1, fit, np.zeros(HEADS))
         for i in range(size):
             twin.learn(rows[i], examples.targets[i].tolist(), 0.1, chance)
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
-    known = rounded(fit)[:split].reshape(features, -1) * UNIT
+    known = round_weights(fit)[:split].reshape(features, -1) * UNIT
     met = np.unique(np.concatenate(rows))
     assert np.isin(np.flatnonzero(known.any(axis=1)), met).all()
     assert np.abs(known[met] - twin.weights[met]).max() <= UNIT / 2
@@ -150,7 +150,7 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
 
 
 def drawn_weights(seed: int, words: Any) -> NDArray[np.int16]:
-    size = stage_words(int(words[STAGE_SIZE]), 0)
+    size = stage_size(int(words[STAGE_SIZE]), 0)
     drawn: NDArray[np.int16] = np.random.default_rng(seed).normal(0, 0.2 / UNIT, size).astype(np.int16)
     return drawn
 
@@ -167,20 +167,20 @@ def chances_left(after: lines.Afterstate, weights: NDArray[np.int16], words: Any
 
 @pytest.mark.parametrize("stage", [*seldom(5), 10])
 def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: int) -> None:
-    words, weights = words_of(CLASSIC), drawn_weights(2, words_of(CLASSIC))
+    words, weights = build_feature_words(CLASSIC), drawn_weights(2, build_feature_words(CLASSIC))
     boards, _ = open_boards(dataset, stage, 12)
     given = Weights(weights, np.zeros(32, np.uint64))
     backed, half = np.zeros((12, HEADS)), np.ones((12, HEADS))
-    back_up(boards, words, given, 1.0, backed)
-    back_up(boards, words, given, 0.5, half)
+    back_up_targets(boards, words, given, 1.0, backed)
+    back_up_targets(boards, words, given, 0.5, half)
     assert backed.tolist() == [chances_left(afterstate_at(boards, i), weights, words) for i in range(12)]
     assert np.array_equal(half, 0.5 + 0.5 * backed)
 
 
 def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
-    games = chosen_games(dataset, 0).part(held_out=False)
-    boards = gathered(games, 12, (1, 2)).first(20)
-    found = exact(boards, Solver(CLASSIC, 1.0))
+    games = sample_games(dataset, 0).split(held_out=False)
+    boards = gathered(games, 12, (1, 2)).select_first(20)
+    found = solve_targets(boards, Solver(CLASSIC, 1.0))
     for i in range(len(boards.lanes)):
         worth = -solve_position(position_at(boards, i), CLASSIC).value
         assert found[i].tolist() == [float(worth >= 0), float(worth > 0)]
@@ -188,21 +188,21 @@ def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
 
 
 def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(dataset: Dataset) -> None:
-    sweep, words, solver = sweep_of(dataset), words_of(CLASSIC), Solver(CLASSIC, 1.0)
+    sweep, words, solver = sweep_of(dataset), build_feature_words(CLASSIC), Solver(CLASSIC, 1.0)
     stages, curve = sweep.run()
     assert set(stages) == set(QUICK)
     assert curve["held_out_won"].null_count() == 0
-    games = chosen_games(dataset, 0)
-    part = sweep.prepare(games, (0, 200), 9, QUICK[9])
-    worth = exact(part.boards, solver)
+    games = sample_games(dataset, 0)
+    part = sweep.prepare_block(games, (0, 200), 9, QUICK[9])
+    worth = solve_targets(part.boards, solver)
     assert np.array_equal(part.examples.targets, worth)
-    prepared, after = Future[Part](), Future[NDArray[np.int16] | None]()
+    prepared, after = Future[StageExamples](), Future[NDArray[np.int16] | None]()
     prepared.set_result(part)
     after.set_result(stages[10])
-    mixed = sweep.backed_up(prepared, 0.5, after)
+    mixed = sweep.back_up_block(prepared, 0.5, after)
     backed = np.zeros_like(worth)
     units = np.tile(np.array([0, 2], np.uint64), 16)
-    back_up(part.boards, words, Weights(stages[10], units), 1.0, backed)
+    back_up_targets(part.boards, words, Weights(stages[10], units), 1.0, backed)
     assert np.array_equal(mixed.examples.targets, (worth + backed) / 2)
 
 
@@ -218,24 +218,24 @@ class Told(Dataset):
 def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_it(dataset: Dataset) -> None:
     few = Games(*(np.ascontiguousarray(each[..., :200]) for each in dataset.games))
     games = Told(dataset.runs, (0, 200), dataset.game_id[:200], dataset.opening[:200], few)
-    stage, words = 8, words_of(CLASSIC)
-    told = next(games.thought_values("", part) for _, part in games.parts())
+    stage, words = 8, build_feature_words(CLASSIC)
+    told = next(games.thought_values("", part) for _, part in games.read_blocks())
     twin, learned = lines.Learner(np.zeros((int(words[STAGE_SIZE]), 2), np.float32), np.zeros((2, 0), np.float32)), 0
     for game in range(200):
         plies = [(int(few.pieces[ply, game]), int(few.cells[ply, game])) for ply in range(stage)]
         if few.plies[game] <= stage or told[stage - 1, game] == NO_VALUE:
             continue
-        position = from_plies(plies, gift := int(few.pieces[stage, game]))
+        position = position_from_plies(plies, gift := int(few.pieces[stage, game]))
         cells = board(position)
         if any(naive.finishes_line(cells, gift, cell, CLASSIC) for cell in naive.empty_cells(cells)):
             continue
         if lines.decided(lines.Afterstate(cells, gift, CLASSIC)):
             continue
         score = (int(told[stage - 1, game]) / VALUE_UNITS + 1) / 2
-        twin.learn(numbers_of(position, words), [score, score], LineValues().rate, chance)
+        twin.learn(numbers_of(position, words), [score, score], LineValuesKind().rate, chance)
         learned += 1
     assert learned > 20
-    table = LineValues(method="thoughts", passes=1).learn(games, 2).policy.table
+    table = LineValuesKind(method="thoughts", passes=1).learn(games, 2).policy.table
     rows = table["pieces"] == stage
     feature, part, weight = (table[name][rows].tolist() for name in ("feature", "part", "weight"))
     found = dict(zip(zip(feature, part, strict=True), weight, strict=True))
@@ -245,7 +245,7 @@ def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_i
 
 def test_games_without_thoughts_are_refused(dataset: Dataset) -> None:
     with pytest.raises(RequestError, match=r"of which an agent told a value \(archive.thoughts=true logs them\)"):
-        LineValues(method="thoughts").derive(dataset, 1)
+        LineValuesKind(method="thoughts").derive(dataset, 1)
 
 
 def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Dataset) -> None:
@@ -253,9 +253,9 @@ def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Da
     assert all(np.array_equal(one[stage], other[stage]) for stage in QUICK)
     assert curve.equals(same)
     assert 0 < curve.filter(pieces=9)["not_lost"][-1] < 0.3
-    kind = LineValues(games=150)
+    kind = LineValuesKind(games=150)
     learned = kind.learn(dataset, 1)
-    assert knowledge_of(learned.policy) == knowledge_of(kind.learn(dataset, 3).policy)
+    assert compute_knowledge_digest(learned.policy) == compute_knowledge_digest(kind.learn(dataset, 3).policy)
     assert learned.curve is not None
     assert set(learned.curve["pieces"]) >= set(range(2, 11))
 
@@ -272,4 +272,4 @@ def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Da
 )
 def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        LineValues(**parameters)
+        LineValuesKind(**parameters)

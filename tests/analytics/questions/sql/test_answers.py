@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.sql.answers import Limits
-from analytics.questions.sql.connection import PREFIX, Scratch, remove_abandoned
+from analytics.questions.sql.answers import QueryLimits
+from analytics.questions.sql.connection import SCRATCH_PREFIX, ScratchFolder, remove_abandoned_folders
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -187,7 +187,7 @@ def test_a_question_ends_in_time_and_the_next_one_is_answered(shared: Archive) -
 
 def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(shared: Archive) -> None:
     stopped = Event()
-    with OpenArchive(shared.root, Limits(stopped=stopped)) as opened:
+    with OpenArchive(shared.root, QueryLimits(stopped=stopped)) as opened:
         opened.sql("SELECT 1")
         started = time.monotonic()
         Timer(0.1, stopped.set).start()
@@ -272,7 +272,7 @@ def test_a_frame_of_an_archive_with_an_odd_name_outlives_it(shared: Archive, tmp
 
 
 def test_a_fork_leaves_the_folder_of_its_parent(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scratch = Scratch()
+    scratch = ScratchFolder()
     with monkeypatch.context() as in_fork:
         in_fork.setattr(os, "getpid", lambda: -1)
         scratch.remove()
@@ -280,17 +280,23 @@ def test_a_fork_leaves_the_folder_of_its_parent(temporary: Path, monkeypatch: py
 
 
 def test_only_own_folders_of_that_name_are_removed(temporary: Path) -> None:
-    (temporary / f"{PREFIX}file").write_bytes(b"")
+    (temporary / f"{SCRATCH_PREFIX}file").write_bytes(b"")
     (temporary / "other").mkdir()
-    (temporary / f"{PREFIX}link").symlink_to("other")
-    (temporary / f"{PREFIX}young").mkdir()  # its process may be about to lock it
-    old = temporary / f"{PREFIX}old"
+    (temporary / f"{SCRATCH_PREFIX}link").symlink_to("other")
+    (temporary / f"{SCRATCH_PREFIX}young").mkdir()  # its process may be about to lock it
+    old = temporary / f"{SCRATCH_PREFIX}old"
     old.mkdir()
     os.utime(old, (1, 1))
-    used = Scratch()
-    remove_abandoned(temporary)
+    used = ScratchFolder()
+    remove_abandoned_folders(temporary)
     left = {path.name for path in temporary.iterdir()}
-    assert left == {f"{PREFIX}file", "other", f"{PREFIX}link", f"{PREFIX}young", used.folder.name}
+    assert left == {
+        f"{SCRATCH_PREFIX}file",
+        "other",
+        f"{SCRATCH_PREFIX}link",
+        f"{SCRATCH_PREFIX}young",
+        used.folder.name,
+    }
     used.remove()
 
 

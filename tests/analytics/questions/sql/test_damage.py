@@ -10,15 +10,15 @@ from typing import NoReturn
 
 import pytest
 
-from analytics.questions.openings import openings
-from analytics.questions.selection import select
+from analytics.questions.openings import explore_position
+from analytics.questions.selection import select_games
 from analytics.questions.sql import lazy_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.marker import CheckedFile
-from analytics.store.schema import TABLES
+from analytics.store.marker import VerifiableFile
+from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import files_of
 from tests.analytics.indexed import index
@@ -90,10 +90,10 @@ def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage
 
 
 def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
-    lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.ranges(RUN_ID)[1]
+    lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.list_effective_ranges(RUN_ID)[1]
     lost.unlink()
     with OpenArchive(whole.root) as opened:
-        assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games}.*.parquet")))
+        assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games_stem}.*.parquet")))
     next(Path(whole.folder("positions", RUN_ID)).iterdir()).unlink()
     with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"):
         opened.sql("FROM positions")
@@ -124,13 +124,13 @@ def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive, c
 def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Archive, check: bool) -> None:
     index(archive)
     questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
-    tables = (*TABLES, "positions", "first_plies")
+    tables = (*TABLE_SCHEMAS, "positions", "first_plies")
     folders = [archive.folder(table, RUN_ID) for table in tables]
-    replaced = [folder / name for folder in folders for name in archive.backend.names(folder)]
+    replaced = [folder / name for folder in folders for name in archive.backend.list_names(folder)]
     with OpenArchive(archive.root, check=check) as opened:
         readers = [opened, opened.fork(), opened.fork(), opened.fork()]
         expected = [reader.sql(question) for reader, question in zip(readers, questions, strict=True)]
-        decided, chosen = openings(opened), select(opened.fork(), "game_id > 3")
+        decided, chosen = explore_position(opened), select_games(opened.fork(), "game_id > 3")
         late = opened.fork()
         store_span(archive, (0, 24))
         index(archive)
@@ -138,9 +138,9 @@ def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Ar
             archive.backend.remove(path)
         for reader, question, before in zip(readers, questions, expected, strict=True):
             assert reader.sql(question).equals(before)
-        assert openings(late.fork()).equals(decided)
+        assert explore_position(late.fork()).equals(decided)
         assert late.seats().collect().height == 2 * 48
-        assert sum(len(part.game_id) for _, part in chosen.parts()) == chosen.games
+        assert sum(len(part.game_id) for _, part in chosen.read_blocks()) == chosen.games
 
 
 # Records.
@@ -151,13 +151,13 @@ def test_a_damaged_job_or_card_spoils_its_view_only(whole: Archive) -> None:
     job.parent.mkdir()
     job.write_text("{")
     with pytest.raises(FailureError) as caught:
-        whole.sweep_jobs()
+        whole.load_sweep_jobs()
     with OpenArchive(whole.root) as opened:
         assert_only({"sweeps"}, opened, str(caught.value))
     job.unlink()
     card.write_text("{")
     with pytest.raises(FailureError) as caught:
-        policy_cards.cards(whole)
+        policy_cards.load_cards(whole)
     with OpenArchive(whole.root) as opened:
         assert_only({"policies"}, opened, str(caught.value))
         with pytest.raises(FailureError, match=re.escape(str(caught.value))):
@@ -175,7 +175,7 @@ def test_a_policy_whose_table_was_changed_is_not_read(whole: Archive) -> None:
 
 
 def test_a_damaged_record_of_a_run_leaves_games_and_plies(whole: Archive) -> None:
-    path = Path(whole.record_file(RUN_ID))
+    path = Path(whole.run_record_path(RUN_ID))
     path.write_text("{")
     with OpenArchive(whole.root) as opened:
         for view in ("runs", "sweeps", "agents"):
@@ -207,10 +207,10 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, at: floa
     question = "SELECT sum(hash(COLUMNS(*))) FROM {}"
     if before:
         with OpenArchive(archive.root) as opened:
-            for table in TABLES:
+            for table in TABLE_SCHEMAS:
                 opened.sql(question.format(table))
         assert len(list(remembered.iterdir())) == 1
-    paths = {table: files_of(archive, RUN_ID, table)[1] for table in TABLES}
+    paths = {table: files_of(archive, RUN_ID, table)[1] for table in TABLE_SCHEMAS}
     for path in paths.values():
         flip(path, at)
     with OpenArchive(archive.root) as opened:
@@ -220,7 +220,7 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, at: floa
             with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
                 getattr(opened, table)()
     with OpenArchive(archive.root, check=False) as opened:
-        assert opened.archive.games_held(RUN_ID) == 48  # what needs no rows is answered
+        assert opened.archive.count_games(RUN_ID) == 48  # what needs no rows is answered
 
 
 def test_only_files_that_a_question_reads_are_checked(archive: Archive, remembered: Path) -> None:
@@ -243,13 +243,13 @@ def test_sound_files_are_read_once_and_not_again(
     archive: Archive, remembered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    real = vars(CheckedFile)["is_sound"].fget
+    real = vars(VerifiableFile)["is_sound"].fget
 
-    def note(file: CheckedFile) -> bool:
+    def note(file: VerifiableFile) -> bool:
         read.append(Path(file.path))
         return bool(real(file))
 
-    monkeypatch.setattr(CheckedFile, "is_sound", property(note))
+    monkeypatch.setattr(VerifiableFile, "is_sound", property(note))
     for times in (2, 2, 4, 4):
         with OpenArchive(archive.root) as opened:
             for _ in range(2):

@@ -15,13 +15,13 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.pairings import results
+from analytics.questions.pairings import load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
-from analytics.store.schema import TABLES
+from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import copied
@@ -53,7 +53,7 @@ def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
     monkeypatch.setattr(os, "getpid", lambda: -1)
     questions = (
         lambda: opened.sql("SELECT 1"),
-        lambda: opened.first("SELECT 1", 1),
+        lambda: opened.read_first_rows("SELECT 1", 1),
         opened.games,
         opened.runs,
         opened.boards,
@@ -68,8 +68,8 @@ def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
 def test_types_are_the_same_with_and_without_games(opened: OpenArchive, tmp_path: Path) -> None:
     more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()}
     with OpenArchive(Archive.open(tmp_path / "empty", create=True).root) as empty:
-        for table, each in product(TABLES, (opened, empty)):
-            expected = {"run_id": pl.String(), **TABLES[table], **(more if table == "games" else {})}
+        for table, each in product(TABLE_SCHEMAS, (opened, empty)):
+            expected = {"run_id": pl.String(), **TABLE_SCHEMAS[table], **(more if table == "games" else {})}
             in_sql = {name: WIDENED.get(type(kind), kind) for name, kind in expected.items()}
             assert each.sql(f"FROM {table} LIMIT 0").schema == in_sql
             lazy = {name: pl.Int32 if kind == pl.Int8 else kind for name, kind in expected.items()}
@@ -86,7 +86,7 @@ def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
     """Over 180,000 rows: three row groups, the first of which holds all first plies."""
     archive = Archive.open(tmp_path / "archive", create=True)
     run = record(spec_of(pairings=PAIRINGS[:1]))
-    archive.save_run(run)
+    archive.write_run(run)
     block = random_block(1, pairs=64)
     store(archive, run.run_id, [block._replace(first_pair=64 * i) for i in range(128)], PAIRINGS[:1])
     with OpenArchive(archive.root) as opened:
@@ -100,8 +100,8 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
         (SELECT count(*) FROM runs), (SELECT count(*) FROM sweeps), (SELECT count(*) FROM verdicts)"""
     with OpenArchive(archive.root) as opened:
         store(archive, RUN_ID, [random_block(1, 0, 50)])
-        archive.save_run(OTHER)
-        archive.save_sweep_job(SweepJob("s", 0))
+        archive.write_run(OTHER)
+        archive.write_sweep_job(SweepJob("s", 0))
         save_verdict(archive, RUN_ID)
         for _ in range(2):
             assert opened.sql(counts).row(0) == (48, 48, 1, 0, 0)
@@ -118,7 +118,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
 def test_a_path_is_only_a_path_and_a_run_id_no_number(tmp_path: Path, folder: str) -> None:
     archive = Archive.open(tmp_path / folder, create=True)
     run_id = "0000000000e5"
-    archive.save_run(record(run_id=run_id))
+    archive.write_run(record(run_id=run_id))
     store(archive, run_id, BLOCKS)
     rows_of_games, rows_of_plies = naive_rows(BLOCKS, PAIRINGS)
     games = [(run_id, *row, "classic", None, number_of(row[0], 3)) for row in rows_of_games]
@@ -144,7 +144,7 @@ def test_games_know_their_rules_their_opening_and_their_place(archive: Archive) 
         record(spec_of(seats="fixed")),
     )
     for run in (square, fixed):
-        archive.save_run(run)
+        archive.write_run(run)
     store(archive, square.run_id, [random_block(2, pairing, rules=PRESETS["square"]) for pairing in range(3)])
     store(archive, fixed.run_id, [single_games(1, pairing) for pairing in range(3)])
     with OpenArchive(archive.root) as opened:
@@ -165,9 +165,9 @@ def test_games_know_their_rules_their_opening_and_their_place(archive: Archive) 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")], ids=["lost", "damaged"])
 def test_without_its_record_the_rules_of_a_run_are_not_told(archive: Archive, damage: Callable[[Path], object]) -> None:
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
-    damage(Path(archive.record_file(RUN_ID)))
+    damage(Path(archive.run_record_path(RUN_ID)))
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT count(*) FROM games").item() == 96  # for which no record is needed
         assert opened.sql(f"SELECT DISTINCT rules FROM games WHERE run_id = '{OTHER.run_id}'").rows() == [("classic",)]
@@ -185,7 +185,7 @@ def test_without_its_record_the_rules_of_a_run_are_not_told(archive: Archive, da
 
 
 def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archive) -> None:
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
     question = f"SELECT avg(outcome) FROM plies WHERE run_id = '{RUN_ID}'"
     with OpenArchive(archive.root) as opened:
@@ -198,10 +198,10 @@ def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archi
 
 def test_the_view_runs(archive: Archive) -> None:
     created = "2026-11-21T05:07:00+00:00"
-    archive.save_run(
+    archive.write_run(
         record(spec_of(opening_plies=2), run_id=RUN_ID, created=created, games=20, status="complete", seconds=1.5)
     )
-    archive.save_run(record(spec_of(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created))
+    archive.write_run(record(spec_of(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created))
     with OpenArchive(archive.root) as opened:
         rows = opened.sql("SELECT * FROM runs ORDER BY run_id").rows(named=True)
     assert rows[0] == {
@@ -216,7 +216,7 @@ def test_the_view_runs(archive: Archive) -> None:
         "games_asked": 60,
         "games": 48,
         "ranges": 2,
-        "fingerprint": f"{archive.ranges(RUN_ID).fingerprint:016x}",
+        "fingerprint": f"{archive.list_effective_ranges(RUN_ID).fingerprint:016x}",
         "code_version": "0.1.0",
         "code_fingerprint": "ab" * 32,
         "command": "qarena run",
@@ -226,13 +226,13 @@ def test_the_view_runs(archive: Archive) -> None:
 
 
 def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: Archive) -> None:
-    archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "opening_plies": "0"}, RUN_ID, games=20))
-    archive.save_sweep_job(SweepJob("s", 1, {"rules": "round"}, None, "failed", "no such rules"))
-    archive.save_sweep_job(SweepJob("s", 2, {}, "ffffffffffff", "interrupted"))
+    archive.write_sweep_job(SweepJob("s", 0, {"rules": "classic", "opening_plies": "0"}, RUN_ID, games=20))
+    archive.write_sweep_job(SweepJob("s", 1, {"rules": "round"}, None, "failed", "no such rules"))
+    archive.write_sweep_job(SweepJob("s", 2, {}, "ffffffffffff", "interrupted"))
     with OpenArchive(archive.root) as opened:
         rows = opened.sql("SELECT * FROM sweeps ORDER BY job, agent_a, agent_b").rows(named=True)
         assert opened.sql("SELECT overrides['rules'] FROM sweeps WHERE job = 1").item() == "round"
-    by_pairing = {(result.first, result.second): result for result in results(archive, RUN_ID)}
+    by_pairing = {(result.first, result.second): result for result in load_results(archive, RUN_ID)}
     assert [row["job"] for row in rows] == [0, 0, 0, 1, 2]
     for row in rows[:3]:
         result = by_pairing[row["agent_a"], row["agent_b"]]
@@ -298,14 +298,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """An archive in which no view is empty, with runs by two rules. No test changes it."""
     archive = filled(tmp_path_factory.mktemp("whole") / "archive")
     other = record(spec_of(PRESETS["own_piece"]))
-    archive.save_run(other)
+    archive.write_run(other)
     store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
-    archive.save_run(record(run_id=RUN_ID))
-    archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
+    archive.write_run(record(run_id=RUN_ID))
+    archive.write_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
     save_verdict(archive, RUN_ID)
     policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("genes"))
-    for run_id in archive.run_ids():
+    for run_id in archive.list_run_ids():
         decide(archive, run_id)
         think(archive, run_id)
     index(archive, 16)

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from analytics.questions.cookbook import questions
+from analytics.questions.cookbook import read_cookbook
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check, check_vocabulary, nodes
+from analytics.questions.sql.syntax import check_condition, check_vocabulary, walk_nodes
 from analytics.questions.sql.views import VIEWS
 from quarto.errors import RequestError
 from tests.paths import SAMPLE
@@ -44,12 +44,12 @@ VOCABULARY = (
 
 def test_the_vocabulary_is_answered(guarded: OpenArchive) -> None:
     for text in VOCABULARY:
-        assert guarded.first(text, 5).height > 0
+        assert guarded.read_first_rows(text, 5).height > 0
 
 
 def test_every_question_of_the_cookbook_is_allowed() -> None:
     with duckdb.connect() as parser:
-        for question in questions():
+        for question in read_cookbook():
             check_vocabulary(parser, question.sql, {*VIEWS, "seats", "pairs", "boards", "ordered_openings", "policy"})
 
 
@@ -57,10 +57,13 @@ def test_everything_else_is_refused(guarded: OpenArchive) -> None:
     hostile = (Path(__file__).with_name("hostile_questions.sql")).read_text().splitlines()[1:]
     hostile += [f"EXPLAIN SELECT 1 AS x_{view}" for view in (*VIEWS, "query")]
     # Afterwards the views have rows, so that their files' paths are in the catalogue.
-    assert guarded.first("SELECT count(*) AS n FROM games JOIN boards USING (run_id, game_id)", 5).item() > 16_000
+    assert (
+        guarded.read_first_rows("SELECT count(*) AS n FROM games JOIN boards USING (run_id, game_id)", 5).item()
+        > 16_000
+    )
     for text in hostile:
         with pytest.raises(RequestError, match=r"^SQL") as refused:
-            guarded.first(text, 5)
+            guarded.read_first_rows(text, 5)
         assert "root:" not in str(refused.value), text
         assert str(SAMPLE) not in str(refused.value), text
     assert len(hostile) > 200
@@ -68,19 +71,19 @@ def test_everything_else_is_refused(guarded: OpenArchive) -> None:
     with OpenArchive(SAMPLE) as fresh:
         for view in ("games", "plies", "runs", "results", "seats", "first_plies"):
             count = f"SELECT count(*) AS n FROM {view}"
-            assert guarded.first(count, 5).item() == fresh.sql(count).item() > 0
+            assert guarded.read_first_rows(count, 5).item() == fresh.sql(count).item() > 0
 
 
 def test_a_question_that_is_nested_too_deeply_is_refused_and_says_so(guarded: OpenArchive) -> None:
     for opening, closing in (("SELECT * FROM (", ")"), ("SELECT (", ")"), ("SELECT ARRAY(", ")")):
         text = opening * 1000 + "SELECT 1" + closing * 1000
         with pytest.raises(RequestError, match=r"^SQL: it is nested too deeply: write fewer levels of brackets"):
-            guarded.first(text, 5)
-    assert guarded.first("SELECT * FROM (" * 40 + "SELECT 1 AS x" + ")" * 40, 5).height == 1
-    assert guarded.first("SELECT " + " + ".join("1" * 150) + " AS x", 5).item() == 150
+            guarded.read_first_rows(text, 5)
+    assert guarded.read_first_rows("SELECT * FROM (" * 40 + "SELECT 1 AS x" + ")" * 40, 5).height == 1
+    assert guarded.read_first_rows("SELECT " + " + ".join("1" * 150) + " AS x", 5).item() == 150
     where = "plies IN (" + "SELECT * FROM (" * 400 + "SELECT 1" + ")" * 401
     with pytest.raises(RequestError, match="nested too deeply") as refused:
-        check(guarded.sql, where)
+        check_condition(guarded.sql, where)
     assert len(str(refused.value)) < 700
 
 
@@ -99,14 +102,14 @@ SUM = "+".join("1" * 600)
 def test_questions_nested_deeply_are_answered_or_refused_in_one_line(guarded: OpenArchive) -> None:
     """Python's own limit of recursion is about 1,000, and each addition is a level of DuckDB's tree."""
     with pytest.raises(RequestError, match=r"^SQL: it is nested too deeply: write fewer levels"):
-        guarded.first(f"SELECT {SUM} AS n", 5)
+        guarded.read_first_rows(f"SELECT {SUM} AS n", 5)
     with OpenArchive(SAMPLE) as opened:
         assert opened.sql(f"SELECT {SUM} AS n FROM games LIMIT 1").item() == 600
         with pytest.raises(RequestError, match=r"is not a condition on games: .*it is nested too deeply"):
-            check(opened.sql, f"plies < {SUM}")
-        check(opened.sql, f"plies < {SUM[:201]}")
+            check_condition(opened.sql, f"plies < {SUM}")
+        check_condition(opened.sql, f"plies < {SUM[:201]}")
 
 
 def test_nodes_come_before_those_inside_them() -> None:
     tree = {"name": 1, "a": [{"name": 2, "b": {"name": 3}}, 7, [{"name": 4}]], "c": {"name": 5}}
-    assert [node["name"] for node in nodes(tree)] == [1, 2, 3, 4, 5]
+    assert [node["name"] for node in walk_nodes(tree)] == [1, 2, 3, 4, 5]

@@ -12,21 +12,21 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.selection import select
+from analytics.questions.selection import select_games
 from analytics.questions.sql import lazy_rows
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.definitions import definitions, named_in
+from analytics.questions.sql.definitions import list_needed_names, load_definitions
 from analytics.questions.sql.views import VIEWS
-from analytics.statistics.tally import ClusterSums, wilson
+from analytics.statistics.tally import ClusterSums, wilson_interval
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.records import RunRecord, SweepJob
-from analytics.tables.derived.boards import MORE, boards_of
-from analytics.tables.derived.positions import turns_in
+from analytics.tables.derived.boards import EXTRA_COLUMNS, replay_plies
+from analytics.tables.derived.positions import list_canonical_turns
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
-from quarto.position import from_plies
+from quarto.position import position_from_plies
 from tests.analytics.conftest import filled
 from tests.analytics.indexed import decide, index
 from tests.analytics.naive_games import (
@@ -66,13 +66,13 @@ def test_cells_and_pieces(nothing: OpenArchive) -> None:
 
 def test_each_view_and_macro_is_made_with_the_views_it_reads_and_nothing_that_is_not_there() -> None:
     with duckdb.connect() as connection:
-        for name in definitions():
+        for name in load_definitions():
             connection.execute("BEGIN")
-            for each in named_in(f"SELECT * FROM {name.upper()}"):
-                connection.execute(definitions()[each])  # DuckDB refuses a view of what does not exist
+            for each in list_needed_names(f"SELECT * FROM {name.upper()}"):
+                connection.execute(load_definitions()[each])  # DuckDB refuses a view of what does not exist
             assert name == each
             connection.execute("ROLLBACK")
-        assert [*named_in("FROM pairs")] == ["games", "pairs"]
+        assert [*list_needed_names("FROM pairs")] == ["games", "pairs"]
 
 
 LISTS = (
@@ -82,8 +82,8 @@ LISTS = (
 
 
 def test_questions_that_list_what_there_is_find_all_of_it() -> None:
-    assert all({*named_in(text)} == {*definitions()} for text in LISTS)
-    assert not {*named_in("SELECT seat FROM range(3) ORDER BY (seat) DESC")} & {"games", "plies"}
+    assert all({*list_needed_names(text)} == {*load_definitions()} for text in LISTS)
+    assert not {*list_needed_names("SELECT seat FROM range(3) ORDER BY (seat) DESC")} & {"games", "plies"}
 
 
 # Of a question that its parser does not serialise, any name counts that occurs in it, also as a part of another.
@@ -115,7 +115,7 @@ def test_shared_attributes(nothing: OpenArchive) -> None:
 def test_wilsons_interval(nothing: OpenArchive) -> None:
     for wins, n in [*product((0, 0.5, 1, 7, 10), (10, 10.5)), (0, 0), (3, 10**7), (10**7, 10**7)]:
         found = nothing.sql("SELECT wilson_low($1, $2) AS low, wilson_high($1, $2) AS high", [wins, n]).row(0)
-        assert found == pytest.approx(wilson(wins, n), rel=1e-12, abs=1e-15)
+        assert found == pytest.approx(wilson_interval(wins, n), rel=1e-12, abs=1e-15)
     assert nothing.sql("SELECT wilson_low(NULL, 3) AS low").item() is None
 
 
@@ -138,7 +138,7 @@ def boards(count: int) -> list[tuple[int, int, str, str]]:
         for place, piece in enumerate(pieces[:made]):
             board |= sum((piece >> lane & 1) << (4 + lane * made + place) for lane in range(4))
         if board < 1 << 63:  # as those of canonical positions
-            position = from_plies(list(zip(pieces[:made], cells, strict=True)), pieces[made])
+            position = position_from_plies(list(zip(pieces[:made], cells, strict=True)), pieces[made])
             text = format_position(position)
             found.append((sum(1 << cell for cell in cells), board, text.split()[0], text))
     return found
@@ -158,7 +158,7 @@ def test_a_condition_may_use_macros(opened: OpenArchive) -> None:
     where = (
         "game_id IN (SELECT game_id FROM plies WHERE ply = 0 AND cell_class(cell) = 'centre' AND shared(piece, 0) > 1)"
     )
-    found = select(opened, where)
+    found = select_games(opened, where)
     rows = opened.plies().filter(ply=0).collect()
     expected = {
         game for game, piece, cell in rows.select("game_id", "piece", "cell").iter_rows()
@@ -166,7 +166,7 @@ def test_a_condition_may_use_macros(opened: OpenArchive) -> None:
     }  # fmt: skip
     assert sum(found.counts) == len(expected) > 0
     with pytest.raises(RequestError, match=r"reads from policy\(\)"):
-        select(opened, "game_id IN (SELECT cell FROM policy('mine'))")
+        select_games(opened, "game_id IN (SELECT cell FROM policy('mine'))")
 
 
 def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
@@ -183,7 +183,7 @@ def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
 
 def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
     fixed = record(spec_of(seats="fixed"))
-    archive.save_run(fixed)
+    archive.write_run(fixed)
     store(archive, fixed.run_id, [single_games(1, 0, 20, 3)])
     games = {row[0]: row for row in naive_rows([*BLOCKS, single_games(1, 0, 20, 3)], PAIRINGS)[0]}
     with open_archive(archive.root) as opened:
@@ -204,7 +204,7 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
 
     def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
         made.append(set(more))
-        return boards_of(plies, record, more)
+        return replay_plies(plies, record, more)
 
     monkeypatch.setattr(lazy_rows, "boards_of", making)
     questions = {
@@ -215,13 +215,13 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
         "SELECT x FROM (SELECT bit_count(winning_cells) AS x FROM boards WHERE safe_gifts <> 0)": {
             *("winning_cells", "safe_gifts")
         },
-        "WITH b AS (FROM boards) SELECT count(lines) FROM b": {*MORE},
-        "SELECT count(b) FROM boards AS b": {*MORE},
-        "SELECT a FROM boards AS b(a)": {*MORE},
-        "SELECT COLUMNS('li.*') FROM boards": {*MORE},
-        "SELECT count(*) FROM boards NATURAL JOIN games": {*MORE},
-        "SELECT count(*) FROM query('SELECT mover FROM boards')": {*MORE},
-        "PIVOT boards ON ply IN (1, 2) USING count(*)": {*MORE},
+        "WITH b AS (FROM boards) SELECT count(lines) FROM b": {*EXTRA_COLUMNS},
+        "SELECT count(b) FROM boards AS b": {*EXTRA_COLUMNS},
+        "SELECT a FROM boards AS b(a)": {*EXTRA_COLUMNS},
+        "SELECT COLUMNS('li.*') FROM boards": {*EXTRA_COLUMNS},
+        "SELECT count(*) FROM boards NATURAL JOIN games": {*EXTRA_COLUMNS},
+        "SELECT count(*) FROM query('SELECT mover FROM boards')": {*EXTRA_COLUMNS},
+        "PIVOT boards ON ply IN (1, 2) USING count(*)": {*EXTRA_COLUMNS},
     }
     for question, columns in questions.items():
         opened.sql(question)
@@ -251,7 +251,7 @@ def test_decisions_and_boards_join_positions_by_their_key(archive: Archive) -> N
 
 def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     other = record(spec_of(seed=8))
-    archive.save_run(other)
+    archive.write_run(other)
     store(archive, other.run_id, BLOCKS[:1])
     read: list[str] = []
 
@@ -270,13 +270,13 @@ def test_replayed_rows_borrow_no_memory_of_numpy(shared: Archive, monkeypatch: p
     made: list[pl.DataFrame] = []
 
     def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
-        made.append(boards_of(plies, record, more))
+        made.append(replay_plies(plies, record, more))
         return made[-1]
 
     monkeypatch.setattr(lazy_rows, "boards_of", making)
-    played = shared.run(RUN_ID)
+    played = shared.find_run(RUN_ID)
     assert played is not None
-    parts = list(lazy_rows.boards(shared, played, [], [*MORE]).collect_batches(maintain_order=True))
+    parts = list(lazy_rows.scan_boards(shared, played, [], [*EXTRA_COLUMNS]).collect_batches(maintain_order=True))
     assert sum(part.height for part in parts) == sum(frame.height for frame in made) > 0
     for part in parts:
         for column in part:
@@ -315,7 +315,7 @@ def test_agents_have_typed_parameters(tmp_path: Path) -> None:
         {"label": "b", "target": "m.B", "params": {"rate": 0.5, "name": "x", "Depth": "deep"}},
     ]
     spec["pairings"] = [[0, 1]]
-    archive.save_run(record(spec))
+    archive.write_run(record(spec))
     with open_archive(archive.root) as opened:
         rows = opened.sql("SELECT label, target, parameters FROM agents ORDER BY label").rows()
         assert opened.sql("SELECT sum(parameters.rate) + max(parameters.depth_) FROM agents").item() == 3.5
@@ -327,7 +327,7 @@ def test_agents_have_typed_parameters(tmp_path: Path) -> None:
 def test_settings_of_sweeps_are_typed(archive: Archive) -> None:
     for job, texts in enumerate([("2", "1e-3", "true", "x"), ("10", "5", "False", "null")]):
         names = ("a.depth", "rate", "safe", "label")
-        archive.save_sweep_job(SweepJob("s", job, dict(zip(names, texts, strict=True)), None))
+        archive.write_sweep_job(SweepJob("s", job, dict(zip(names, texts, strict=True)), None))
     with open_archive(archive.root) as opened:
         found = opened.sql("SELECT overrides['a.depth'] AS depth, unnest(overrides) FROM sweeps ORDER BY depth")
     assert found.drop("a.depth").rows() == [(2, "x", 0.001, True), (10, None, 5.0, False)]
@@ -360,7 +360,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
     archive = filled(tmp_path_factory.mktemp("indexed") / "archive")
     for name in ("torus_square", "own_piece"):
         other = record(spec_of(PRESETS[name]))
-        archive.save_run(other)
+        archive.write_run(other)
         store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])])
     index(archive, 16)
     with open_archive(archive.root) as opened:
@@ -389,7 +389,7 @@ def test_the_text_of_a_position_is_that_of_its_row(indexed: OpenArchive) -> None
     assert rows["ply"].n_unique() > 8
     for row in rows.iter_rows(named=True):
         position, rules_name = parse_position(row["position"])
-        turns = turns_in(position, PRESETS[row["rules"]])
+        turns = list_canonical_turns(position, PRESETS[row["rules"]])
         assert rules_name == row["rules"]
         assert (position.occupied, position.occupied.bit_count()) == (row["occupied"], row["ply"])
         assert set(turns["board"]) == {row["board"]}

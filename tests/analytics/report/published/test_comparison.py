@@ -16,39 +16,39 @@ from analytics.report.published import (
     DRAWS_FOR,
     SEATS,
     Note,
-    PublishedFigure,
-    Span,
-    figures,
-    implementation,
-    implementations,
-    notes,
-    notes_on,
-    studies,
+    PercentRange,
+    PublishedRate,
+    find_implementation,
+    read_implementations,
+    read_notes,
+    read_published_rates,
+    read_studies,
+    select_notes,
 )
 from analytics.report.published import comparison as comparisons
 from analytics.report.published.comparison import (
-    ComparedFigure,
-    MeasuredFigure,
+    ComparedRate,
+    MeasuredRate,
     Reproduction,
-    agrees,
-    chart,
-    document,
-    measured_figure,
-    measured_rate,
-    page,
-    panels,
-    published_rate,
-    results_in,
+    build_chart,
+    build_measured_rate,
+    count_results_in_seat,
+    estimate_published_rate,
+    estimate_win_rate,
+    is_in_agreement,
+    render_charts,
+    render_markdown,
+    render_page,
 )
-from analytics.report.style import svg
-from analytics.statistics.tally import Estimate, Tally, wilson
+from analytics.report.style import render_svg
+from analytics.statistics.tally import Estimate, Tally, wilson_interval
 
 TO = "\N{EN DASH}"  # within an interval
 
 FIRST = Note(("A01", "A02"), "proven", "A <first> note with `code` on two figures.")
 SECOND = Note(("A02",), "likely", "A second note.")
 
-FIGURE = PublishedFigure(
+FIGURE = PublishedRate(
     figure="A01",
     study="A",
     player="ga5",
@@ -56,7 +56,7 @@ FIGURE = PublishedFigure(
     rules="classic",
     seat="both",
     games=1000,
-    win=Span("28.2", 28.2, 28.2),
+    win=PercentRange("28.2", 28.2, 28.2),
     draw=None,
     draws_for="opponent",
     version="earlier",
@@ -68,19 +68,19 @@ FIGURE = PublishedFigure(
 TALLY = Tally(pairs=((20, 5, 5), (5, 5, 0), (25, 10, 25)))
 
 
-def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: str = "opponent") -> PublishedFigure:
+def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: str = "opponent") -> PublishedRate:
     """A figure that differs from ``FIGURE`` as given."""
-    span = Span.read(win)
+    span = PercentRange.parse(win)
     assert span
     return replace(FIGURE, win=span, games=games, seat=seat, draws_for=draws_for)
 
 
-def ours(of: PublishedFigure, tally: Tally = TALLY) -> MeasuredFigure:
-    return measured_figure(of, of.player, of.opponent, results_in(tally, of.seat))
+def ours(of: PublishedRate, tally: Tally = TALLY) -> MeasuredRate:
+    return build_measured_rate(of, of.player, of.opponent, count_results_in_seat(tally, of.seat))
 
 
-def comparison(of: PublishedFigure, text: bool = True, code: bool = False) -> ComparedFigure:
-    return ComparedFigure(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)
+def comparison(of: PublishedRate, text: bool = True, code: bool = False) -> ComparedRate:
+    return ComparedRate(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def reproduction(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
     notes = {"A01": [FIRST], "A02": [FIRST, SECOND]}
     monkeypatch.setattr(comparisons, "notes_on", lambda figure: notes.get(figure, []))
     drawn = replace(
-        figure("44.4"), figure="A02", opponent="random", seat="0", remark="of two", draw=Span("0-0.5", 0.0, 0.5)
+        figure("44.4"), figure="A02", opponent="random", seat="0", remark="of two", draw=PercentRange("0-0.5", 0.0, 0.5)
     )
     unplayed = replace(FIGURE, figure="C01", study="C", player="rl_encoded(training)")
     return Reproduction(
@@ -98,7 +98,7 @@ def reproduction(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
 
 
 def rows_of(reproduction: Reproduction) -> list[tuple[str, ...]]:
-    columns = reproduction.columns(reproduction.comparisons)
+    columns = reproduction.build_columns(reproduction.comparisons)
     return [*zip(*(each.texts for each in columns.values()), strict=True)]
 
 
@@ -116,27 +116,31 @@ def test_a_row_has_both_variants_with_intervals_and_verdicts(reproduction: Repro
 
 
 def test_columns_that_say_nothing_are_left_out(reproduction: Reproduction) -> None:
-    every = [*reproduction.columns(reproduction.comparisons)]
+    every = [*reproduction.build_columns(reproduction.comparisons)]
     assert len(every) == 13
-    assert [*reproduction.columns(reproduction.comparisons[:1])] == [name for name in every if name != "draws"]
+    assert [*reproduction.build_columns(reproduction.comparisons[:1])] == [name for name in every if name != "draws"]
     alone = ["figure", "player", "opponent", "seat", "published", "where"]
-    assert [*reproduction.columns(reproduction.comparisons[2:])] == alone
+    assert [*reproduction.build_columns(reproduction.comparisons[2:])] == alone
 
 
 def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
     said = "1 of 2 published figures agree with ours by the text, 1 by the text or by the code"
-    assert reproduction.summary() == f"{said}; 1 have not been played yet"
-    assert Reproduction(reproduction.comparisons[:2]).summary() == said
+    assert reproduction.describe_agreement() == f"{said}; 1 have not been played yet"
+    assert Reproduction(reproduction.comparisons[:2]).describe_agreement() == said
     away = figure("90")
     agreeing_by_code = comparison(replace(figure("40"), figure="A03"), code=True)
     far = replace(agreeing_by_code, text=comparison(away).text)
     assert far.text
     assert not far.text.agrees
-    assert Reproduction((far,)).summary().startswith("0 of 1 published figures agree with ours by the text, 1 by")
+    assert (
+        Reproduction((far,))
+        .describe_agreement()
+        .startswith("0 of 1 published figures agree with ours by the text, 1 by")
+    )
 
 
 def test_the_document_has_a_table_a_study_and_the_notes(reproduction: Reproduction) -> None:
-    text = document(reproduction, "Made by hand.")
+    text = render_markdown(reproduction, "Made by hand.")
     assert text.startswith("# Published figures and ours\n\nMade by hand.\n\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE)[-1] == "Notes"
     assert "## Study A: Rules of thumb and minimax\n\nSource: github.com/lorenzobellino/quarto-player\n\n|" in text
@@ -152,9 +156,9 @@ def test_the_document_has_a_table_a_study_and_the_notes(reproduction: Reproducti
 
 
 def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduction: Reproduction) -> None:
-    plots = panels(reproduction)
+    plots = render_charts(reproduction)
     assert list(plots) == ["A", "C"]
-    text = page(reproduction, "Made by `hand` & eye.", plots)
+    text = render_page(reproduction, "Made by `hand` & eye.", plots)
     cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in text.split("<tr")]
     rows = [tuple(unescape(re.sub("<.*?>", "", cell)).strip() for cell in row) for row in cells if row and row[0]]
     assert [row[:3] for row in rows] == [
@@ -173,7 +177,7 @@ def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduct
 
 
 def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -> None:
-    plots = {study.study: svg(chart(comparisons)) for study, comparisons in reproduction.studies}
+    plots = {study.study: render_svg(build_chart(comparisons)) for study, comparisons in reproduction.studies}
     for study, points in (("A", 5), ("C", 1)):
         drawing = ET.fromstring(plots[study])  # noqa: S314  (made here)
         marks = [element.get("class", "") for element in drawing.iter()]
@@ -188,18 +192,18 @@ def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -
 def test_a_panel_has_rates_and_ends_of_intervals_in_percent() -> None:
     compared = comparison(figure("44.4"))
     assert compared.text is not None
-    rates = [published_rate(compared.figure), compared.text.rate]
-    points = chart([compared])["data"]["values"]
+    rates = [estimate_published_rate(compared.figure), compared.text.rate]
+    points = build_chart([compared])["data"]["values"]
     found = [(point["rate"], point["low"], point["high"]) for point in points]
     assert found == [pytest.approx((100 * rate.mean, 100 * rate.low, 100 * rate.high)) for rate in rates]
 
 
 def test_every_published_figure_can_be_told() -> None:
     """Real names, ranges and notes in all three forms, as before anything is played."""
-    every = Reproduction(tuple(comparison(each, text=False) for each in figures()))
-    text = document(every, "")
-    assert all(f"| {each.figure} |" in text for each in figures())
-    assert all(name in page(every, "", {}) for name in ("A34", "B10", "C01", "D03", "E11"))
+    every = Reproduction(tuple(comparison(each, text=False) for each in read_published_rates()))
+    text = render_markdown(every, "")
+    assert all(f"| {each.figure} |" in text for each in read_published_rates())
+    assert all(name in render_page(every, "", {}) for name in ("A34", "B10", "C01", "D03", "E11"))
 
 
 @pytest.mark.parametrize(
@@ -213,28 +217,28 @@ def test_every_published_figure_can_be_told() -> None:
     ],
 )
 def test_results_in_the_published_seat(seat: str, expected: tuple[int, int, int]) -> None:
-    assert results_in(TALLY, seat) == expected
+    assert count_results_in_seat(TALLY, seat) == expected
     alone = Tally(singles=((0, 0, 0), (4, 1, 5)))
-    assert results_in(alone, "1") == results_in(alone, "both") == (4, 1, 5)
-    assert results_in(alone, "0") == (0, 0, 0)
+    assert count_results_in_seat(alone, "1") == count_results_in_seat(alone, "both") == (4, 1, 5)
+    assert count_results_in_seat(alone, "0") == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("draws_for", "won"), [("player", 120), ("opponent", 90), ("nobody", 90)])
 def test_a_draw_counts_for_whom_the_study_counted_it(draws_for: str, won: int) -> None:
-    found = measured_rate((80, 30, 90), draws_for)
+    found = estimate_win_rate((80, 30, 90), draws_for)
     assert found.mean == won / 200
-    assert (found.low, found.high) == wilson(won, 200)
-    assert measured_rate((0, 0, 0), draws_for) == Estimate(0.0, 0.0, 1.0)
+    assert (found.low, found.high) == wilson_interval(won, 200)
+    assert estimate_win_rate((0, 0, 0), draws_for) == Estimate(0.0, 0.0, 1.0)
 
 
 def test_a_published_figure_has_the_interval_of_its_games() -> None:
-    found = published_rate(figure("28.2", games=1000))
+    found = estimate_published_rate(figure("28.2", games=1000))
     assert found.mean == pytest.approx(0.282)
     assert (found.low, found.high) == pytest.approx((0.2550, 0.3107), abs=5e-4)  # Wilson's, by hand
-    few = published_rate(figure("60.0", games=10))
+    few = estimate_published_rate(figure("60.0", games=10))
     assert (few.low, few.high) == pytest.approx((0.3127, 0.8318), abs=5e-4)
     # A range reaches from the lower end of one interval to the upper end of the other.
-    found, one, two = (published_rate(figure(win)) for win in ("80-84", "80", "84"))
+    found, one, two = (estimate_published_rate(figure(win)) for win in ("80-84", "80", "84"))
     assert found.mean == pytest.approx(0.82)
     assert (found.low, found.high) == (one.low, two.high)
 
@@ -262,7 +266,7 @@ def test_a_published_figure_has_the_interval_of_its_games() -> None:
 def test_rates_agree_within_three_points_or_their_intervals(
     win: str, games: int, rate: float, reach: float, expected: bool
 ) -> None:
-    assert agrees(figure(win, games), Estimate(rate, rate - reach, rate + reach)) is expected
+    assert is_in_agreement(figure(win, games), Estimate(rate, rate - reach, rate + reach)) is expected
 
 
 # The tables of figures are consistent with each other and with what the studies say.
@@ -270,14 +274,14 @@ def test_rates_agree_within_three_points_or_their_intervals(
 
 def test_figures_are_named_after_their_study_and_numbered() -> None:
     counts: Counter[str] = Counter()
-    for figure in figures():
+    for figure in read_published_rates():
         counts[figure.study] += 1
         assert figure.figure == f"{figure.study}{counts[figure.study]:02d}"
-    assert [*counts] == [study.study for study in studies()]
+    assert [*counts] == [study.study for study in read_studies()]
 
 
 def test_figures_are_consistent() -> None:
-    for figure in figures():
+    for figure in read_published_rates():
         assert figure.games > 0
         assert figure.seat in SEATS
         assert figure.draws_for in DRAWS_FOR
@@ -296,7 +300,7 @@ def test_wins_draws_and_losses_add_up() -> None:
 
 def test_some_published_figures_are_those_of_the_studies() -> None:
     """Copied from the studies' texts by hand, each another way of publishing."""
-    known = {figure.figure: figure for figure in figures()}
+    known = {figure.figure: figure for figure in read_published_rates()}
     chosen = ("A01", "A27", "B01", "B06", "B09", "C01", "D03", "E11")
     assert [(known[name].player, known[name].win.text, known[name].games) for name in chosen] == [
         ("ga5", "28.2", 1000),
@@ -311,17 +315,19 @@ def test_some_published_figures_are_those_of_the_studies() -> None:
 
 
 def test_every_note_is_of_rows_that_exist_and_says_something() -> None:
-    known = {figure.figure for figure in figures()}
-    assert notes()
-    for note in notes():
+    known = {figure.figure for figure in read_published_rates()}
+    assert read_notes()
+    for note in read_notes():
         assert note.figures
         assert known.issuperset(note.figures)
         assert note.certainty in ("proven", "likely")
         assert re.fullmatch(r"[A-Z`].{30,}\.", note.note)
-        assert all(note in notes_on(figure) for figure in note.figures)
+        assert all(note in select_notes(figure) for figure in note.figures)
 
 
 def test_every_implementation_is_of_a_player_of_some_figure() -> None:
-    players = {(label, figure.version) for figure in figures() for label in (figure.player, figure.opponent)}
-    met = {(each.player, each.version) for player in players if (each := implementation(*player))}
-    assert met == implementations().keys()
+    players = {
+        (label, figure.version) for figure in read_published_rates() for label in (figure.player, figure.opponent)
+    }
+    met = {(each.player, each.version) for player in players if (each := find_implementation(*player))}
+    assert met == read_implementations().keys()

@@ -6,9 +6,9 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
-from analytics.store.files.local import backend_of
-from analytics.tables.upkeep.garbage import unneeded_files
-from analytics.tables.verify.archive import verify
+from analytics.store.files.local import find_backend
+from analytics.tables.upkeep.garbage import list_unneeded_files
+from analytics.tables.verify.archive import verify_archive
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
 from tests.object_storage import Proxy
@@ -21,7 +21,7 @@ def test_writers_readers_and_upkeep_share_an_archive(google_bucket: ObjectUrl) -
 
 
 def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -> None:
-    backend, path = backend_of(google_bucket), google_bucket / "record"
+    backend, path = find_backend(google_bucket), google_bucket / "record"
     assert backend.create(path, b"1")
     assert not backend.create(path, b"2")
     seen: list[bytes | None] = []
@@ -39,10 +39,10 @@ def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -
 
 def test_a_file_whose_answer_was_lost_counts_once(google: Proxy, google_bucket: ObjectUrl) -> None:
     archive = Archive.open(google_bucket / "archive", create=True)
-    archive.save_run(record())
+    archive.write_run(record())
     google.fault = lambda method, path: "lose" if method == "PUT" and not google.faults and "games" in path else None
     store(archive, RUN_ID, BLOCKS)
     assert google.faults["lose"] == 1
-    assert archive.ranges(RUN_ID).covered == [(0, 24)]
-    assert verify(archive).problems == []
-    assert unneeded_files(archive) == []
+    assert archive.list_effective_ranges(RUN_ID).covered_ranges == [(0, 24)]
+    assert verify_archive(archive).problems == []
+    assert list_unneeded_files(archive) == []

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from analytics.store.files.backend import ALLOW_HTTP, ENDPOINTS, ObjectUrl, StoreSettings, location_of
+from analytics.store.files.backend import (
+    ALLOW_HTTP_VARIABLES,
+    ENDPOINT_VARIABLES,
+    ObjectUrl,
+    StoreOptions,
+    parse_location,
+)
 from quarto.errors import MissingExtraError, RequestError
 
 
 def test_a_folder_is_a_path_and_a_url_is_taken_apart_and_shown_as_it_was_typed() -> None:
     for text in ("data/archive", "/a/b", "s3", "a:b", "s3-archive", "C:/games", "."):
-        assert location_of(text) == Path(text)
-        assert isinstance(location_of(text), Path)
+        assert parse_location(text) == Path(text)
+        assert isinstance(parse_location(text), Path)
     for text, bucket, key in (
         ("s3://games/2026/archive", "games", "2026/archive"),
         ("s3://games", "games", ""),
@@ -23,11 +29,11 @@ def test_a_folder_is_a_path_and_a_url_is_taken_apart_and_shown_as_it_was_typed()
         ("gs://my_games/a/", "my_games", "a"),
         ("az://games/run=1/a.b-c_d", "games", "run=1/a.b-c_d"),
     ):
-        url = location_of(text)
+        url = parse_location(text)
         assert isinstance(url, ObjectUrl)
         assert (url.scheme, url.bucket, url.key) == (text[:2], bucket, key)
         assert str(url) == text.rstrip("/")
-        assert location_of(str(url)) == location_of(url) == location_of(Path(text)) == url
+        assert parse_location(str(url)) == parse_location(url) == parse_location(Path(text)) == url
         child = url / "runs" / "x.json"
         assert str(child) == f"{text.rstrip('/')}/runs/x.json"
         assert str(child.relative_to(url)) == child.relative_to(url).as_posix() == "runs/x.json"
@@ -37,10 +43,10 @@ def test_a_folder_is_a_path_and_a_url_is_taken_apart_and_shown_as_it_was_typed()
 
 def test_a_home_folder_is_expanded_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    assert location_of("~/games") == Path("/home/ada/games")
-    assert location_of(Path("~")) == Path("/home/ada")
-    assert location_of("~nobody_of_this_name/games") == Path("~nobody_of_this_name/games")
-    assert location_of("a/~/b") == Path("a/~/b")
+    assert parse_location("~/games") == Path("/home/ada/games")
+    assert parse_location(Path("~")) == Path("/home/ada")
+    assert parse_location("~nobody_of_this_name/games") == Path("~nobody_of_this_name/games")
+    assert parse_location("a/~/b") == Path("a/~/b")
 
 
 def test_a_malformed_url_is_refused_in_one_line() -> None:
@@ -54,30 +60,30 @@ def test_a_malformed_url_is_refused_in_one_line() -> None:
         ),
     }.items():
         with pytest.raises(RequestError) as caught:
-            location_of(text)
+            parse_location(text)
         assert complaint in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in (*chain(*ENDPOINTS.values()), *ALLOW_HTTP.values()):
+    for name in (*chain(*ENDPOINT_VARIABLES.values()), *ALLOW_HTTP_VARIABLES.values()):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
 
 def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) -> None:
-    found = StoreSettings.of_environment("s3")
+    found = StoreOptions.from_environment("s3")
     assert (found.endpoint, found.allow_http) == ("", False)
     assert "allow_http" not in found.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
-    assert StoreSettings.of_environment("s3").polars_options()["storage_options"] == {
+    assert StoreOptions.from_environment("s3").polars_options()["storage_options"] == {
         "aws_endpoint_url": "https://minio.example:9000"
     }
-    assert StoreSettings.of_environment("gs").endpoint == ""
+    assert StoreOptions.from_environment("gs").endpoint == ""
     settings.setenv("GOOGLE_BASE_URL", "https://google.example")
-    assert StoreSettings.of_environment("gs").endpoint == "https://google.example"
-    assert StoreSettings.of_environment("gs").polars_options()["storage_options"] == {}  # Polars reads it by itself
+    assert StoreOptions.from_environment("gs").endpoint == "https://google.example"
+    assert StoreOptions.from_environment("gs").polars_options()["storage_options"] == {}  # Polars reads it by itself
 
 
 def test_this_machine_may_be_reached_by_http_and_another_one_only_when_that_is_said(
@@ -85,24 +91,24 @@ def test_this_machine_may_be_reached_by_http_and_another_one_only_when_that_is_s
 ) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
         settings.setenv("AWS_ENDPOINT_URL", f"http://{host}:9000")
-        assert StoreSettings.of_environment("s3").client_options()["allow_http"]
+        assert StoreOptions.from_environment("s3").client_options()["allow_http"]
         settings.setenv("GOOGLE_BASE_URL", f"http://{host}:4443")
-        assert StoreSettings.of_environment("gs").client_options()["allow_http"]
+        assert StoreOptions.from_environment("gs").client_options()["allow_http"]
     settings.setenv("AWS_ENDPOINT_URL", "http://me:word@minio.example:9000")
     with pytest.raises(
         RequestError, match=r"http://minio\.example:9000 is not encrypted.*AWS_ALLOW_HTTP=true"
     ) as caught:
-        StoreSettings.of_environment("s3")
+        StoreOptions.from_environment("s3")
     assert "word" not in str(caught.value)
     settings.setenv("AWS_ALLOW_HTTP", "true")
-    assert StoreSettings.of_environment("s3").polars_options()["storage_options"]["aws_allow_http"] == "true"
-    assert "word" not in repr(StoreSettings.of_environment("s3"))
+    assert StoreOptions.from_environment("s3").polars_options()["storage_options"]["aws_allow_http"] == "true"
+    assert "word" not in repr(StoreOptions.from_environment("s3"))
 
     settings.setenv("GOOGLE_BASE_URL", "http://google.example")
     with pytest.raises(RequestError, match=r"http://google\.example is not encrypted.*GOOGLE_ALLOW_HTTP=true"):
-        StoreSettings.of_environment("gs")
+        StoreOptions.from_environment("gs")
     settings.setenv("GOOGLE_ALLOW_HTTP", "true")
-    assert StoreSettings.of_environment("gs").client_options()["allow_http"]
+    assert StoreOptions.from_environment("gs").client_options()["allow_http"]
 
 
 def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch) -> None:
@@ -113,7 +119,7 @@ def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch) -> None:
     ):
         settings.setenv(name, value)
         with pytest.raises(RequestError, match=complaint):
-            StoreSettings.of_environment("s3")
+            StoreOptions.from_environment("s3")
 
 
 def test_without_the_library_one_line_says_what_to_install(settings: pytest.MonkeyPatch) -> None:
@@ -122,9 +128,9 @@ def test_without_the_library_one_line_says_what_to_install(settings: pytest.Monk
     from analytics.store.files import local
 
     settings.setitem(sys.modules, "obstore", None)
-    local._objects.cache_clear()
+    local._find_object_backend.cache_clear()
     settings.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
     with pytest.raises(
         MissingExtraError, match=r"an archive on object storage needs obstore: install its extra: .*\[s3\]"
     ):
-        local.backend_of(ObjectUrl("s3:", "games"))
+        local.find_backend(ObjectUrl("s3:", "games"))

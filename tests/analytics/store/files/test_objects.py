@@ -17,13 +17,13 @@ from analytics.questions.sql.views import VIEWS
 from analytics.store import archive as archive_module
 from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
-from analytics.store.files.local import backend_of
-from analytics.store.range_files import read_games, store_range
+from analytics.store.files.local import find_backend
+from analytics.store.range_files import read_games, write_range
 from analytics.tables.derived.tables import index_runs
-from analytics.tables.upkeep.garbage import remove, unneeded_files
-from analytics.tables.upkeep.merging import MergeOptions, merge
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
+from analytics.tables.upkeep.merging import MergeOptions, merge_archives
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
 from tests.analytics.naive_games import BLOCKS, RUN_ID, random_block, record, spec_of, store, store_span
@@ -49,13 +49,13 @@ def write_all(root: PurePath, seed: int) -> None:
 
 def test_processes_with_threads_store_every_unit_once(bucket: ObjectUrl) -> None:
     archive = Archive.open(bucket / "archive", create=True)
-    archive.save_run(OTHER)
+    archive.write_run(OTHER)
     with get_context("spawn").Pool(3) as processes:
         processes.starmap(write_all, [(archive.root, seed) for seed in range(3)])
-    assert [each[:2] for each in archive.ranges(OTHER.run_id)] == SPANS
-    assert len(archive.found("games", OTHER.run_id)) == len(SPANS)
-    assert not verify(archive).problems
-    assert unneeded_files(archive) == []
+    assert [each[:2] for each in archive.list_effective_ranges(OTHER.run_id)] == SPANS
+    assert len(archive.list_files("games", OTHER.run_id)) == len(SPANS)
+    assert not verify_archive(archive).problems
+    assert list_unneeded_files(archive) == []
 
 
 # A store that fails in passing.
@@ -70,29 +70,29 @@ def every(number: int, kind: str, first: int = 0) -> Callable[[str, str], str | 
 def written(root: PurePath) -> Archive:
     """An archive with one run of three ranges, its record changed once."""
     archive = Archive.open(root, create=True)
-    archive.save_run(record())
+    archive.write_run(record())
     store(archive, RUN_ID, BLOCKS, most=8)
-    archive.save_run(record(status="complete", seconds=2.0))
+    archive.write_run(record(status="complete", seconds=2.0))
     return archive
 
 
 def assert_whole(root: PurePath) -> None:
     archive = Archive.open(root)
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 8), (8, 16), (16, 24)]
-    known = archive.known_run(RUN_ID)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 8), (8, 16), (16, 24)]
+    known = archive.load_run(RUN_ID)
     assert (known.status, known.seconds, known.units) == ("complete", 2.0, 24)
-    assert verify(archive).problems == []
-    assert unneeded_files(archive) == []
+    assert verify_archive(archive).problems == []
+    assert list_unneeded_files(archive) == []
 
 
 def kept_up(root: ObjectUrl) -> Archive:
     """An archive whose games are indexed, in one file of each table, and in a second archive too."""
     archive = written(root)
-    archive.save_run(record(games=16, status="complete", seconds=2.0))  # all that was asked for is there
+    archive.write_run(record(games=16, status="complete", seconds=2.0))  # all that was asked for is there
     index_runs(archive, [RUN_ID], 3)
-    assert compact(archive, RUN_ID).by == 1
-    merge([archive], Archive.open(root.with_name("other"), create=True), MergeOptions())
-    remove(archive, unneeded_files(archive), 0)
+    assert compact_run(archive, RUN_ID).by == 1
+    merge_archives([archive], Archive.open(root.with_name("other"), create=True), MergeOptions())
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     return archive
 
 
@@ -107,10 +107,10 @@ def test_what_fails_in_passing_is_repeated(faulty: Proxy, bucket: ObjectUrl, kin
     for root in (known.root, known.root.with_name("other")):
         archive = Archive.open(root)
         for table in ("games", "tallies", "positions", "first_plies"):
-            assert [each[:2] for each in archive.ranges(RUN_ID, table)] == [(0, 24)]
-        assert archive.known_run(RUN_ID).status == "complete"
-        assert verify(archive).problems == []
-        assert unneeded_files(archive) == []
+            assert [each[:2] for each in archive.list_effective_ranges(RUN_ID, table)] == [(0, 24)]
+        assert archive.load_run(RUN_ID).status == "complete"
+        assert verify_archive(archive).problems == []
+        assert list_unneeded_files(archive) == []
 
 
 def test_a_store_that_answers_too_late_is_asked_again(
@@ -127,17 +127,17 @@ def test_a_store_that_answers_too_late_is_asked_again(
 
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
     archive = Archive.open(bucket / "archive", create=True)
-    archive.save_run(record(seconds=1.0))
+    archive.write_run(record(seconds=1.0))
     faulty.fault = lambda method, path: "lose" if method == "PUT" and not faulty.faults else None
     archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=known.seconds + 1))
     assert faulty.faults["lose"] == 1
-    known = archive.run(RUN_ID)
+    known = archive.find_run(RUN_ID)
     assert known
     assert known.seconds == 2.0
 
 
 def test_another_writers_file_of_the_same_content_is_not_our_own(bucket: ObjectUrl) -> None:
-    backend = backend_of(bucket)
+    backend = find_backend(bucket)
     assert backend.create(bucket / "a", b"the same")
     assert not backend.create(bucket / "a", b"the same")
     assert backend.read(bucket / "a") == b"the same"
@@ -159,16 +159,16 @@ def test_what_fails_for_good_is_one_line_and_leaves_what_is_harmless(
     assert "\n" not in str(caught.value)
     faulty.fault = lambda method, path: None
     assert_counts(archive)
-    left = unneeded_files(archive)
+    left = list_unneeded_files(archive)
     assert sorted(file.path.parts[-3] for file in left) == ["plies", "tallies"]
     assert all(file.ours for file in left)
     store(archive, RUN_ID, more)
-    assert unneeded_files(archive) == []
+    assert list_unneeded_files(archive) == []
 
 
 def assert_counts(archive: Archive) -> None:
-    assert archive.ranges(RUN_ID).covered == [(0, 24)]
-    assert verify(archive).problems == []
+    assert archive.list_effective_ranges(RUN_ID).covered_ranges == [(0, 24)]
+    assert verify_archive(archive).problems == []
 
 
 def test_a_store_that_lists_nothing_for_good_is_one_line(
@@ -178,7 +178,7 @@ def test_a_store_that_lists_nothing_for_good_is_one_line(
     archive = written(bucket / "archive")
     faulty.fault = lambda method, path: "cut" if method == "GET" and "list-type" in path else None
     with pytest.raises(FailureError, match=r"cannot list s3://") as caught:
-        archive.ranges(RUN_ID)
+        archive.list_effective_ranges(RUN_ID)
     assert "\n" not in str(caught.value)
 
 
@@ -189,18 +189,18 @@ def test_a_run_whose_archive_or_bucket_is_removed_ends_with_one_line(
     faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = written(bucket / "archive")
-    first, known = next(iter(archive.ranges(RUN_ID))), archive.known_run(RUN_ID)
+    first, known = next(iter(archive.list_effective_ranges(RUN_ID))), archive.load_run(RUN_ID)
     games = read_games(archive, RUN_ID, first)
-    for path in [*archive.backend.below(archive.root)]:
+    for path in [*archive.backend.list_files_below(archive.root)]:
         archive.backend.remove(path)
     monkeypatch.setattr(archive_module, "LOOK_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
-        store_range(Archive(archive.root), known, first[:2], games)
-    assert not [*archive.backend.below(archive.root)]
+        write_range(Archive(archive.root), known, first[:2], games)
+    assert not [*archive.backend.list_files_below(archive.root)]
     remove_bucket(faulty.port, bucket)
     no_bucket = f"has no bucket {bucket.bucket}: name another one, or make it first"
     with pytest.raises(FailureError, match=no_bucket):
-        store_range(archive, known, first[:2], games)
+        write_range(archive, known, first[:2], games)
     with pytest.raises(RequestError, match=no_bucket):
         Archive.open(archive.root)
 
@@ -276,7 +276,7 @@ def test_without_credentials_one_line_names_the_variables(
 def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl) -> None:
     with pytest.raises(RequestError, match=r"there is no archive at s3://"):
         Archive.open(bucket / "archive")
-    backend_of(bucket).replace(bucket / "archive" / "thesis.tex", b"mine")
+    find_backend(bucket).replace(bucket / "archive" / "thesis.tex", b"mine")
     with pytest.raises(RequestError, match="has other files in it: name an empty folder or an archive"):
         Archive.open(bucket / "archive", create=True)
 
@@ -290,10 +290,10 @@ def copied(bucket: ObjectUrl) -> ObjectUrl:
     from analytics.store.files import objects  # needs the extra
 
     sample = Archive.open(ROOT / "data/sample")
-    backend = backend_of(bucket)
-    objects.at_once(
-        lambda path: backend.replace(bucket / "sample" / sample.name_of(path), sample.backend.read(path)),
-        list(sample.backend.below(sample.root)),
+    backend = find_backend(bucket)
+    objects.request_at_once(
+        lambda path: backend.replace(bucket / "sample" / sample.relative_name(path), sample.backend.read(path)),
+        list(sample.backend.list_files_below(sample.root)),
     )
     return bucket / "sample"
 
@@ -305,7 +305,7 @@ def test_every_view_and_frame_has_the_rows_of_a_folder(copied: ObjectUrl) -> Non
             assert_frame_equal(there.sql(question), here.sql(question))
             frame = getattr(there, view)().collect()
             assert_frame_equal(frame, getattr(here, view)().collect(), check_row_order=False)
-    assert verify(Archive.open(copied)).problems == []
+    assert verify_archive(Archive.open(copied)).problems == []
 
 
 def test_opening_an_archive_takes_a_request_for_each_folder_and_record(faulty: Proxy, copied: ObjectUrl) -> None:
@@ -338,14 +338,14 @@ def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:
 
 def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     from analytics.store.files import object_filesystem
-    from analytics.store.files.local import filesystem_of
+    from analytics.store.files.local import build_filesystem
 
-    backend, content = backend_of(bucket), random.Random(1).randbytes(3000)
+    backend, content = find_backend(bucket), random.Random(1).randbytes(3000)
     monkeypatch.setattr(object_filesystem, "WHOLE_BYTES", 500)
     monkeypatch.setattr(object_filesystem, "TAIL_BYTES", 100)
     monkeypatch.setattr(object_filesystem, "BLOCK_BYTES", 50)
     backend.replace(bucket / "file", content)
-    file = filesystem_of(backend).open(str(bucket / "file"))
+    file = build_filesystem(backend).open(str(bucket / "file"))
     monkeypatch.setattr(object_filesystem, "KEPT_BYTES", 200)
     monkeypatch.setattr(object_filesystem, "AT_ONCE", 1)
     places = [(2992, 8), (2900, 100), (0, 10), (10, 40), (45, 10), (40, 200), (2890, 60), (2950, 500), (3000, 5)]
@@ -356,4 +356,4 @@ def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.M
     assert file.seek(-5, 2) == 2995
     assert file.read() == content[-5:]
     with pytest.raises(ValueError, match="can only be read"):
-        filesystem_of(backend).open(str(bucket / "file"), "wb")
+        build_filesystem(backend).open(str(bucket / "file"), "wb")

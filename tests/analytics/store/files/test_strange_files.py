@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
 from analytics.policies import listing
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.store.files.backend import MOST_RECORD_BYTES
-from analytics.store.files.local import backend_of
-from analytics.store.marker import MARKER
+from analytics.store.files.backend import MAX_RECORD_BYTES
+from analytics.store.files.local import find_backend
+from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
 from analytics.store.records import SweepJob
 from analytics.tables.derived.tables import index_runs
-from analytics.tables.upkeep.garbage import FOLDERS, remove, unneeded_files
-from analytics.tables.upkeep.merging import MergeOptions, merge
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import FOLDERS, list_unneeded_files, remove_unneeded_files
+from analytics.tables.upkeep.merging import MergeOptions, merge_archives
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import ArenaError, FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
@@ -104,24 +104,24 @@ def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
 def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]]:
     """Calls that read an archive, and calls that write to one."""
     other = Archive.open(elsewhere / "other", create=True)
-    other.save_run(record())
+    other.write_run(record())
     store(other, RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
-    yield lambda: remove(archive, unneeded_files(archive), 0)
+    yield lambda: remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     yield lambda: asked(archive, check=True)
     yield lambda: asked(archive, check=False)
     yield lambda: read_tallies(archive, [RUN_ID])[RUN_ID]
     yield lambda: policy_store.read(archive, "mine")
     yield lambda: listing.list_policies(archive)
-    yield archive.next_number
-    yield lambda: merge([archive], Archive.open(elsewhere / "copy", create=True), MergeOptions())
+    yield archive.compute_next_run_number
+    yield lambda: merge_archives([archive], Archive.open(elsewhere / "copy", create=True), MergeOptions())
     yield lambda: index_runs(archive, [RUN_ID], 3)
-    yield lambda: annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=14, megabytes=0.1))
-    yield lambda: merge([other], archive, MergeOptions())
+    yield lambda: annotate_runs(archive, [RUN_ID], AnnotationOptions(from_pieces=14, megabytes=0.1))
+    yield lambda: merge_archives([other], archive, MergeOptions())
     yield lambda: store(archive, RUN_ID, [random_block(16, pairing, 0, 32) for pairing in range(3)])
     yield lambda: policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
-    yield lambda: archive.save_sweep_job(SweepJob("sweep", 0, {"games": "17"}, RUN_ID))
-    yield lambda: compact(archive, RUN_ID)
-    yield lambda: remove(archive, unneeded_files(archive), 0)
+    yield lambda: archive.write_sweep_job(SweepJob("sweep", 0, {"games": "17"}, RUN_ID))
+    yield lambda: compact_run(archive, RUN_ID)
+    yield lambda: remove_unneeded_files(archive, list_unneeded_files(archive), 0)
 
 
 def asked(archive: Archive, check: bool) -> None:
@@ -132,7 +132,7 @@ def asked(archive: Archive, check: bool) -> None:
             try:
                 opened.sql(f"SELECT count(*) FROM {view}")
                 if not check:
-                    opened.view(view).collect()
+                    opened.scan_view(view).collect()
             except ArenaError as error:
                 found.append(error)
         opened.policy("mine").collect()
@@ -145,7 +145,7 @@ def test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone(
     archive: Archive, place: str, kind: Kind, tmp_path: Path
 ) -> None:
     path = strange(archive, place, kind, tmp_path / "aside")
-    (problem,) = verify(archive).problems
+    (problem,) = verify_archive(archive).problems
     assert problem.file == path
     assert KINDS[kind] in problem.what
     outside, status, errors = snapshot(tmp_path / "aside"), path.lstat(), list[str]()
@@ -163,8 +163,8 @@ def test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_marker_that_is_no_file_makes_no_archive(archive: Archive, kind: Kind, tmp_path: Path) -> None:
-    strange(archive, MARKER, kind, tmp_path / "aside")
-    with pytest.raises(RequestError, match=rf"{MARKER} cannot be read \(.*{KINDS[kind]}"):
+    strange(archive, MARKER_NAME, kind, tmp_path / "aside")
+    with pytest.raises(RequestError, match=rf"{MARKER_NAME} cannot be read \(.*{KINDS[kind]}"):
         Archive.open(archive.root)
 
 
@@ -173,21 +173,21 @@ def test_the_root_may_be_a_link_and_so_may_what_is_above_it(archive: Archive, tm
         named = tmp_path / place
         named.parent.mkdir(exist_ok=True)
         named.symlink_to(Path(archive.root))
-        assert verify(Archive.open(named)).problems == []
+        assert verify_archive(Archive.open(named)).problems == []
         with OpenArchive(named) as opened:
             assert opened.sql("SELECT count(*) FROM games").item() == 48
     store(Archive.open(named), RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
-    assert archive.games_held(RUN_ID) == 96
+    assert archive.count_games(RUN_ID) == 96
 
 
 def test_a_root_may_be_named_from_the_current_folder(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(archive.root)
-    assert verify(Archive.open(Path())).problems == []
+    assert verify_archive(Archive.open(Path())).problems == []
     with OpenArchive(Path()) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
     Path("policies").rename("../policies")
     Path("policies").symlink_to("../policies")
-    (problem,) = verify(Archive.open(Path())).problems
+    (problem,) = verify_archive(Archive.open(Path())).problems
     assert problem.file == Path("policies")
 
 
@@ -199,17 +199,17 @@ def test_other_links_in_an_archive_are_named_too_and_not_entered(archive: Archiv
     (place / "link").symlink_to(tmp_path / "mine")
     (place / "nowhere").symlink_to("nowhere")
     (place / "itself").symlink_to(place)
-    assert {problem.file for problem in verify(archive).problems} == {*place.iterdir()}
+    assert {problem.file for problem in verify_archive(archive).problems} == {*place.iterdir()}
 
 
 def test_a_record_is_not_read_if_it_is_too_large_to_be_one(archive: Archive) -> None:
-    path = Path(archive.record_file(RUN_ID))
+    path = Path(archive.run_record_path(RUN_ID))
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # takes no room on the disk
-    for ask in (lambda: archive.run(RUN_ID), archive.runs):
+    for ask in (lambda: archive.find_run(RUN_ID), archive.load_runs):
         with pytest.raises(FailureError, match=f"{path}: it has 1,099,511,627,776 bytes, and a record at most"):
             ask()
-    assert any("1,099,511,627,776" in str(problem) for problem in verify(archive).problems)
+    assert any("1,099,511,627,776" in str(problem) for problem in verify_archive(archive).problems)
 
 
 def test_a_policys_file_of_another_size_than_its_card_says_is_not_read(archive: Archive) -> None:
@@ -218,21 +218,21 @@ def test_a_policys_file_of_another_size_than_its_card_says_is_not_read(archive: 
         file.truncate(1 << 40)
     with pytest.raises(RequestError, match="has 1099511627776 bytes, its card says"):
         policy_store.read(archive, "mine")
-    assert any("has 1099511627776 bytes" in problem.what for problem in verify(archive).problems)
+    assert any("has 1099511627776 bytes" in problem.what for problem in verify_archive(archive).problems)
 
 
 def test_a_record_that_could_not_be_read_again_is_not_written(archive: Archive) -> None:
-    long = {f"{number}": "x" * 1000 for number in range(MOST_RECORD_BYTES // 1000)}
+    long = {f"{number}": "x" * 1000 for number in range(MAX_RECORD_BYTES // 1000)}
     with pytest.raises(RequestError, match=r"this cannot be recorded: it has .* bytes, and a record at most"):
-        archive.save_sweep_job(SweepJob("sweep", 1, long))
-    assert len(archive.sweep_jobs()) == 1
+        archive.write_sweep_job(SweepJob("sweep", 1, long))
+    assert len(archive.load_sweep_jobs()) == 1
 
 
 def test_names_that_lead_out_of_an_archive_are_not_opened(archive: Archive) -> None:
     (Path(archive.root).parent / "secret").write_text("secret")
-    backend = backend_of(archive.root)
+    backend = find_backend(archive.root)
     for name in ("runs/../../secret", "../secret", "/etc/passwd"):
-        for use in (backend.read, backend.status, backend.names, backend.remove):
+        for use in (backend.read, backend.status, backend.list_names, backend.remove):
             with pytest.raises(ValueError, match="is not in"):
                 use(Path(archive.root) / name)
     assert (Path(archive.root).parent / "secret").exists()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analytics.store.parquet.encoder import encode
+from analytics.store.parquet.encoder import encode_parquet
 
 INT8 = st.integers(-128, 127)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -27,7 +27,7 @@ def frame_of(small: Sequence[int], medium: Sequence[int], large: Sequence[int]) 
 
 def encoded(frame: pl.DataFrame, rows: int) -> bytes:
     """A frame in row groups of so many rows."""
-    return bytes(encode(frame.iter_slices(rows), frame.schema))
+    return bytes(encode_parquet(frame.iter_slices(rows), frame.schema))
 
 
 def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
@@ -103,7 +103,7 @@ def test_row_groups_carry_the_least_and_largest_value(tmp_path: Path) -> None:
 def test_enums_read_back_as_texts_and_metadata_as_it_was() -> None:
     texts = [f"{number:03d}" for number in range(300)]
     frame = pl.DataFrame({"text": texts, "n": range(300)}, schema={"text": pl.Enum(texts[::-1]), "n": pl.Int32()})
-    content = encode(frame.iter_slices(128), frame.schema, {"origin": "here"})
+    content = encode_parquet(frame.iter_slices(128), frame.schema, {"origin": "here"})
     assert pl.read_parquet(io.BytesIO(content))["text"].to_list() == texts
     assert pl.read_parquet_metadata(io.BytesIO(content))["origin"] == "here"
 

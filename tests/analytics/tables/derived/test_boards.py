@@ -12,17 +12,17 @@ import pytest
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
-from analytics.tables.derived.boards import ORDERED_PLIES, ORDERS, boards_of, orders_of
+from analytics.tables.derived.boards import ORDERED_OPENINGS, ORDERED_PLIES, derive_ordered_openings, replay_plies
 from quarto.notation import format_cell
-from quarto.symmetry import symmetries
-from runners.play.game import attributes
+from quarto.symmetry import build_symmetries
+from runners.play.game import list_attribute_words
 from tests import naive
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of, store
 from tests.naive import PRESETS
 
 
 def rows_of(archive: Archive) -> pl.DataFrame:
-    return read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "plies")
+    return read_rows(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0], "plies")
 
 
 def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -37,7 +37,7 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
     rules = PRESETS[name]
     run = record(spec_of(rules, opening_plies=2))
     archive = Archive.open(tmp_path, create=True)
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [random_block(5, pairing, pairs=6, rules=rules) for pairing in range(3)])
     with OpenArchive(tmp_path) as opened:
         rows, games = opened.sql("FROM boards").rows(named=True), games_in(opened.plies().collect())
@@ -60,7 +60,9 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
         assert (None if row["safe_gifts"] is None else members(row["safe_gifts"])) == safe
         after = naive.with_piece(board, piece, cell)
         lines = [line for line in naive.lines(rules) if naive.is_finished(after, line)]
-        shared = {word for line in lines for word in set.intersection(*(set(attributes(after[at])) for at in line))}
+        shared = {
+            word for line in lines for word in set.intersection(*(set(list_attribute_words(after[at])) for at in line))
+        }
         assert sorted(row["lines"] or []) == sorted(" ".join(map(format_cell, line)) for line in lines)
         assert set(row["attributes"] or []) == shared
         assert (row["lines"] is None) == (row["attributes"] is None) == (not lines)
@@ -74,9 +76,9 @@ def members(mask: int) -> list[int]:
 @pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
 def test_the_order_of_play_is_the_least_among_all_symmetries(archive: Archive, name: str) -> None:
     plies = rows_of(archive)
-    found = orders_of(plies, PRESETS[name])
-    assert found.schema == ORDERS
-    cell_maps = symmetries(PRESETS[name]).cells.tolist()
+    found = derive_ordered_openings(plies, PRESETS[name])
+    assert found.schema == ORDERED_OPENINGS
+    cell_maps = build_symmetries(PRESETS[name]).cells.tolist()
     for row in found.iter_rows(named=True):
         game = games_in(plies)[row["game_id"]][:ORDERED_PLIES]
         pieces = [piece ^ game[0][0] for piece, _ in game]
@@ -97,6 +99,6 @@ def words(word: int, plies: int) -> tuple[int, ...]:
 def test_rows_that_are_not_games_in_order_are_refused(archive: Archive) -> None:
     plies = rows_of(archive)
     lost = plies.filter(~((pl.col("ply") == 2) & (pl.col("game_id") == plies["game_id"][0])))
-    for replay in (partial(boards_of, record=record()), partial(orders_of, rules=PRESETS["classic"])):
+    for replay in (partial(replay_plies, record=record()), partial(derive_ordered_openings, rules=PRESETS["classic"])):
         with pytest.raises(ValueError, match="has a row of ply 3 whose game has none of ply 2"):
             replay(lost)

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from analytics.tables.derived.jobs import run_jobs
+from analytics.tables.derived.jobs import run_on_threads
 
 
 def test_jobs_are_taken_as_they_are_needed_and_results_handed_over_on_the_calling_thread() -> None:
@@ -22,7 +22,7 @@ def test_jobs_are_taken_as_they_are_needed_and_results_handed_over_on_the_callin
         assert len(taken) <= result + 8
 
     here = threading.get_ident()
-    run_jobs(jobs(), 2, done)
+    run_on_threads(jobs(), 2, done)
     assert len(taken) == 20
 
 
@@ -40,6 +40,6 @@ def test_an_exception_in_the_callback_stops_what_runs_and_begins_nothing_more(er
         raise error
 
     with pytest.raises(error):
-        run_jobs((partial(job, number) for number in range(100)), 2, done, stopped.set)
+        run_on_threads((partial(job, number) for number in range(100)), 2, done, stopped.set)
     assert stopped.is_set()
     assert len(begun) <= 4

@@ -5,7 +5,7 @@ import random
 import polars as pl
 import pytest
 
-from analytics.tables.derived.positions import POSITIONS, positions_of
+from analytics.tables.derived.positions import POSITIONS, derive_positions
 from quarto.rules import NONE, Rules
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, frames, random_game
 from tests.naive import PRESETS
@@ -37,7 +37,7 @@ def counts_of(frame: pl.DataFrame, rules: Rules) -> dict[object, list[int]]:
 def test_counts_are_those_of_a_naive_replay(name: str) -> None:
     rules = PRESETS[name]
     games, plies = some_games(1, 2, rules)
-    frame = positions_of(plies, rules, 0)
+    frame = derive_positions(plies, rules, 0)
     assert frame.schema == POSITIONS
     assert counts_of(frame, rules) == dict(naive_counts(games, rules))
     assert frame.equals(frame.sort("ply", "occupied", "board", "pairing", "second", "cell", "piece"))
@@ -49,7 +49,7 @@ def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
     turned = [(piece ^ 15, cell // 4 + 4 * (cell % 4)) for piece, cell in plies]  # mirrored, all pieces opposite
     games: list[Game] = [{"plies": each, "winner": NONE, "ending": 1} for each in (plies, swapped, turned, plies)]
     stored = frames([block_of(games)], PAIRINGS)[1]
-    last = positions_of(stored, Rules(), 0).filter(ply=2)
+    last = derive_positions(stored, Rules(), 0).filter(ply=2)
     assert last.select("second", "games", "draws", "sample").sort("second").rows() == [(0, 2, 2, 1), (1, 2, 2, 0)]
     assert last.select("occupied", "board", "cell", "piece").n_unique() == 1
 
@@ -57,7 +57,7 @@ def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
 def test_imposed_plies_are_marked() -> None:
     for opening in (0, 1, 3):
         _, plies = some_games(4, 10, Rules(), opening)
-        imposed = dict(positions_of(plies, Rules(), opening).select("ply", "imposed").unique().rows())
+        imposed = dict(derive_positions(plies, Rules(), opening).select("ply", "imposed").unique().rows())
         # The gift of the ply after the opening is chosen, though the placement that it came with was not.
         assert imposed == {ply: 2 if ply < opening - 1 else 1 if ply < opening else 0 for ply in range(16)}
 
@@ -68,7 +68,7 @@ def test_many_pairings_are_kept_apart() -> None:
     blocks = [block_of([random_game(dice) for _ in range(4)], number) for number in numbers]
     labels = dict.fromkeys(numbers, ("random", "dumb"))
     stored = pl.concat([frames([block], labels)[1] for block in blocks])  # type: ignore[arg-type]
-    frame = positions_of(stored.sort("ply", "game_id"), Rules(), 0, range(1))
+    frame = derive_positions(stored.sort("ply", "game_id"), Rules(), 0, range(1))
     assert sorted(frame["pairing"].unique().to_list()) == numbers
     assert frame["games"].sum() == 24
 
@@ -83,11 +83,11 @@ def test_rows_that_are_not_games_in_order_are_an_error() -> None:
         wrong = plies[column].to_numpy().copy()
         wrong[-1] = value
         with pytest.raises(ValueError, match=complaint):
-            positions_of(plies.with_columns(pl.Series(column, wrong)), Rules(), 0)
+            derive_positions(plies.with_columns(pl.Series(column, wrong)), Rules(), 0)
 
 
 def test_equal_keys_stay_in_the_order_of_games() -> None:
     games: list[Game] = [{"plies": [(0, 0)], "winner": 1, "ending": 0} for _ in range(3000)]
-    frame = positions_of(frames([block_of(games)], PAIRINGS)[1], Rules(), 0)
+    frame = derive_positions(frames([block_of(games)], PAIRINGS)[1], Rules(), 0)
     assert frame.select("second", "games", "wins", "sample").rows() == [(0, 1500, 1500, 1), (1, 1500, 1500, 0)]
     assert frame["piece"].to_list() == [NONE, NONE]

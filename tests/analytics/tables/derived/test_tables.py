@@ -12,30 +12,30 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.questions.openings import openings
+from analytics.questions.openings import explore_position
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
-from analytics.tables.derived.derived_table import known_ranges, lacking
+from analytics.tables.derived.derived_table import list_missing_ranges, select_best_ranges
 from analytics.tables.derived.tables import (
     END_PLY,
     FIRST_PLIES,
     POSITIONS_TABLE,
-    Indexed,
-    IndexPart,
+    IndexChunk,
+    IndexSummary,
     NotIndexedError,
-    count_positions,
-    counts_turns_of,
-    extent_of,
-    first_plies_of,
-    index,
-    index_parts,
+    derive_first_plies,
+    derive_stored_positions,
+    format_extent,
+    has_turns_of_ply,
+    index_chunk,
     index_runs,
+    list_index_chunks,
 )
-from analytics.tables.upkeep.garbage import remove_replaced, unneeded_files
-from analytics.tables.upkeep.rolling import add_up
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
+from analytics.tables.upkeep.rolling import compact_sums
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
@@ -45,13 +45,15 @@ TABLES = ("positions", "first_plies")
 
 def more(archive: Archive, pairs: int = 8) -> list[StoredRange]:
     """Store some more games of the run, in small files."""
-    archive.save_run(record(games=2 * (8 + pairs)))
+    archive.write_run(record(games=2 * (8 + pairs)))
     return store(archive, RUN_ID, [random_block(1, pairing, 8, pairs) for pairing in range(3)], most=4)
 
 
 def depths(archive: Archive) -> list[int]:
     """How deep each file is that counts, for whoever asks for the first ply."""
-    return [int(each.extent) for each in archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 0))]
+    return [
+        int(each.extent) for each in archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 0))
+    ]
 
 
 def files(archive: Archive) -> dict[Path, bytes]:
@@ -63,32 +65,34 @@ def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(ar
     other = Archive.open(shutil.copytree(archive.root, tmp_path / "other"))
     index_runs(archive, [RUN_ID])
     with ThreadPoolExecutor(3) as threads:
-        list(threads.map(partial(index, other), reversed(index_parts(other, [RUN_ID]))))
+        list(threads.map(partial(index_chunk, other), reversed(list_index_chunks(other, [RUN_ID]))))
     made, again = (
         {path.relative_to(root): content for path, content in files(each).items()}
         for each in (archive, other)
         for root in [each.root]
     )
     assert made == again
-    assert len(made) == 2 * len(archive.ranges(RUN_ID)) == 16
+    assert len(made) == 2 * len(archive.list_effective_ranges(RUN_ID)) == 16
 
 
 def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
     done = index_runs(archive, [RUN_ID])
     assert done.games == 48
-    stored = archive.ranges(RUN_ID, "positions")
-    assert done.rows == sum(part.height for each in stored for part in POSITIONS_TABLE.parts(archive, RUN_ID, each))
+    stored = archive.list_effective_ranges(RUN_ID, "positions")
+    assert done.rows == sum(
+        part.height for each in stored for part in POSITIONS_TABLE.read_frames(archive, RUN_ID, each)
+    )
     before = snapshot(Path(archive.root))
-    assert index_runs(archive, [RUN_ID]) == Indexed()
+    assert index_runs(archive, [RUN_ID]) == IndexSummary()
     assert snapshot(Path(archive.root)) == before
     more(archive)
     assert index_runs(archive, [RUN_ID]).games == 48
-    assert lacking(archive, RUN_ID, POSITIONS_TABLE, extent_of(END_PLY).__eq__) == []
+    assert list_missing_ranges(archive, RUN_ID, POSITIONS_TABLE, format_extent(END_PLY).__eq__) == []
 
 
 def test_first_plies_are_counted_by_the_rules_of_their_table(archive: Archive) -> None:
     index_runs(archive, [RUN_ID])
-    for stored in archive.ranges(RUN_ID):
+    for stored in archive.list_effective_ranges(RUN_ID):
         counts: dict[tuple[int, ...], list[int]] = {}
         plies = read_rows(archive, RUN_ID, stored, "plies")
         for game_id, pairing, ply, _, piece, cell, outcome in plies.iter_rows():
@@ -97,12 +101,12 @@ def test_first_plies_are_counted_by_the_rules_of_their_table(archive: Archive) -
                 for column, counted in enumerate((True, outcome == 1, outcome == 0)):
                     row[column] += counted
         expected = [(*key, *row) for key, row in sorted(counts.items())]
-        assert first_plies_of(plies).schema == FIRST_PLIES
+        assert derive_first_plies(plies).schema == FIRST_PLIES
         assert read_first(archive, stored).rows() == expected
 
 
 def read_first(archive: Archive, stored: StoredRange) -> pl.DataFrame:
-    path = archive.path("first_plies", RUN_ID, stored)
+    path = archive.find_path("first_plies", RUN_ID, stored)
     return pl.read_parquet(Path(path), hive_partitioning=False)
 
 
@@ -119,17 +123,17 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
 
 def test_names_that_are_none_are_passed_over_and_named(archive: Archive) -> None:
     index_runs(archive, [RUN_ID])
-    for stored, extent in zip(archive.ranges(RUN_ID), ("zz", "17"), strict=True):
-        name = stored._replace(check="0" * 8, extent=extent).name
+    for stored, extent in zip(archive.list_effective_ranges(RUN_ID), ("zz", "17"), strict=True):
+        name = stored._replace(checksum="0" * 8, extent=extent).name
         Path(archive.folder("positions", RUN_ID) / name).write_bytes(b"rubbish")
-    assert index_runs(archive, [RUN_ID]) == Indexed()
-    assert [problem.what for problem in verify(archive).problems] == [
+    assert index_runs(archive, [RUN_ID]) == IndexSummary()
+    assert [problem.what for problem in verify_archive(archive).problems] == [
         "no file of positions has such a name: remove it"
     ] * 2
-    assert {each.extent for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"06"}
+    assert {each.extent for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"06"}
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT sum(games) FROM positions WHERE ply = 0").item() > 40
-        assert openings(opened, "..../..../..../.... -", "turn").height
+        assert explore_position(opened, "..../..../..../.... -", "turn").height
 
 
 def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive) -> None:
@@ -138,7 +142,7 @@ def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive)
     before = files(archive)
     for table, wanted in (("positions", (END_PLY, False)), ("first_plies", (0, True))):
         next(path for path in before if path.parts[-3] == table).unlink()
-        (part,) = index_parts(archive, [RUN_ID])
+        (part,) = list_index_chunks(archive, [RUN_ID])
         assert (part.end_ply, part.first_plies) == wanted
         index_runs(archive, [RUN_ID])
         assert files(archive) == before
@@ -154,32 +158,34 @@ def test_a_table_of_other_games_does_not_count(archive: Archive) -> None:
     assert index_runs(archive, [RUN_ID]).games == 48
     assert depths(archive) == [END_PLY] * 2
     assert known.items() <= files(archive).items()
-    assert {problem.file.parent.parent.name for problem in verify(archive).problems} == {"positions"}
+    assert {problem.file.parent.parent.name for problem in verify_archive(archive).problems} == {"positions"}
 
 
 def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
-    first, second = archive.ranges(RUN_ID)
-    damaged = Path(archive.path("plies", RUN_ID, second))
+    first, second = archive.list_effective_ranges(RUN_ID)
+    damaged = Path(archive.find_path("plies", RUN_ID, second))
     damaged.write_bytes(damaged.read_bytes()[::-1])
     with pytest.raises(FailureError, match=damaged.name):
         index_runs(archive, [RUN_ID])
-    assert [each[:3] for each in archive.ranges(RUN_ID, "positions")] == [first[:3]], "what was stored before is kept"
+    assert [each[:3] for each in archive.list_effective_ranges(RUN_ID, "positions")] == [first[:3]], (
+        "what was stored before is kept"
+    )
 
 
 def test_the_files_of_a_shallower_index_are_replaced(archive: Archive) -> None:
     index_runs(archive, [RUN_ID], 3)
     index_runs(archive, [RUN_ID])
-    (slow,) = [IndexPart(RUN_ID, archive.ranges(RUN_ID)[0], 4)]
-    index(archive, slow)  # a slower writer
+    (slow,) = [IndexChunk(RUN_ID, archive.list_effective_ranges(RUN_ID)[0], 4)]
+    index_chunk(archive, slow)  # a slower writer
     assert depths(archive) == [6, 6]
-    assert len(unneeded_files(archive)) == remove_replaced(archive, RUN_ID, 0.0) == 3
+    assert len(list_unneeded_files(archive)) == remove_replaced_files(archive, RUN_ID, 0.0) == 3
     assert depths(archive) == [6, 6]
-    assert unneeded_files(archive) == []
+    assert list_unneeded_files(archive) == []
 
 
 def answers(archive: Archive, texts: Sequence[str]) -> list[pl.DataFrame]:
     with OpenArchive(archive.root) as opened:
-        return [openings(opened, text, "turn") for text in texts]
+        return [explore_position(opened, text, "turn") for text in texts]
 
 
 def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: Archive) -> None:
@@ -188,24 +194,26 @@ def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: A
     texts = ("..../..../..../.... -", met_in(archive, 7))
     before = answers(archive, texts)
     index_runs(archive, [RUN_ID], 6)
-    add_up(archive, RUN_ID)
-    remove_replaced(archive, RUN_ID, 0.0)
-    for part in index_parts(archive, [RUN_ID], 8):
-        index(archive, part)
-        remove_replaced(archive, RUN_ID, 0.0)
+    compact_sums(archive, RUN_ID)
+    remove_replaced_files(archive, RUN_ID, 0.0)
+    for part in list_index_chunks(archive, [RUN_ID], 8):
+        index_chunk(archive, part)
+        remove_replaced_files(archive, RUN_ID, 0.0)
         for found, known in zip(answers(archive, texts), before, strict=True):
             assert found.equals(known)
-        assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 5)).covered == [(0, 30)]
-    assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 7)).covered == [(0, 30)]
-    add_up(archive, RUN_ID)
+        assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 5)).covered_ranges == [
+            (0, 30)
+        ]
+    assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 7)).covered_ranges == [(0, 30)]
+    compact_sums(archive, RUN_ID)
     for found, known in zip(answers(archive, texts), before, strict=True):
         assert found.equals(known)
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
 
 
 def met_in(archive: Archive, pieces: int) -> str:
     """The position before that ply of the first game that is long enough."""
-    plies = read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "plies").sort("game_id", "ply")
+    plies = read_rows(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0], "plies").sort("game_id", "ply")
     game = plies.filter(pl.len().over("game_id") > pieces)["game_id"][0]
     played = plies.filter(game_id=game).select("piece", "cell").rows()
     text = ["."] * 16
@@ -226,18 +234,18 @@ def ask_for_positions(archive: Archive) -> str:
 
 def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: Archive) -> None:
     more(archive, 4)
-    hint = f"run {archive.hint('archive index')} first"
+    hint = f"run {archive.format_command('archive index')} first"
     assert ask_for_positions(archive) == f"5 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
-    ranges = [*archive.ranges(RUN_ID)]
+    ranges = [*archive.list_effective_ranges(RUN_ID)]
     for stored in ranges[:3]:
-        index(archive, IndexPart(RUN_ID, stored, 6))
+        index_chunk(archive, IndexChunk(RUN_ID, stored, 6))
     assert ask_for_positions(archive) == f"2 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     for stored in ranges[3:]:
-        index(archive, IndexPart(RUN_ID, stored, 4))
+        index_chunk(archive, IndexChunk(RUN_ID, stored, 4))
     assert ask_for_positions(archive) == f"2 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     index_runs(archive, [RUN_ID])
-    index(archive, IndexPart(RUN_ID, ranges[0], 9))
-    remove_replaced(archive, RUN_ID, 0.0)
+    index_chunk(archive, IndexChunk(RUN_ID, ranges[0], 9))
+    remove_replaced_files(archive, RUN_ID, 0.0)
     assert ask_for_positions(archive) == f"4 of 5 ranges of games of run {RUN_ID} are not indexed to ply 9: {hint}"
     index_runs(archive, [RUN_ID])
     with OpenArchive(archive.root) as opened:
@@ -245,10 +253,12 @@ def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: Archive)
 
 
 def test_positions_of_some_plies_are_counted_as_all_are(archive: Archive) -> None:
-    (stored, _), run = archive.ranges(RUN_ID), archive.known_run(RUN_ID)
-    every = count_positions(archive, run, stored, range(16))
-    assert count_positions(archive, run, stored, range(3, 5)).equals(every.filter(pl.col("ply").is_between(3, 4)))
+    (stored, _), run = archive.list_effective_ranges(RUN_ID), archive.load_run(RUN_ID)
+    every = derive_stored_positions(archive, run, stored, range(16))
+    assert derive_stored_positions(archive, run, stored, range(3, 5)).equals(
+        every.filter(pl.col("ply").is_between(3, 4))
+    )
     index_runs(archive, [RUN_ID], 16)
-    (first, _) = archive.ranges(RUN_ID, "positions")
+    (first, _) = archive.list_effective_ranges(RUN_ID, "positions")
     assert first.extent == "16"
-    assert pl.concat(POSITIONS_TABLE.parts(archive, RUN_ID, first)).equals(every)
+    assert pl.concat(POSITIONS_TABLE.read_frames(archive, RUN_ID, first)).equals(every)

@@ -12,27 +12,27 @@ from msgspec import structs
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.range_files import write_slices
-from analytics.store.ranges import StoredRange, aligned
+from analytics.store.ranges import StoredRange, split_aligned
 from analytics.store.records import SweepJob
 from analytics.tables.derived.tables import index_runs
 from analytics.tables.upkeep import garbage
 from analytics.tables.upkeep.garbage import (
     UnneededFile,
-    remove,
-    remove_replaced,
-    seconds_of,
-    table_files,
-    unneeded_files,
+    list_table_files,
+    list_unneeded_files,
+    parse_age,
+    remove_replaced_files,
+    remove_unneeded_files,
 )
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
 from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.object_storage import BOTH
 
-HOUR = seconds_of("1h")
+HOUR = parse_age("1h")
 
 
 def write(archive: Archive, span: tuple[int, int], seed: int = SEED) -> StoredRange:
@@ -60,61 +60,61 @@ def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
 
 
 def later(archive: Archive, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    now = archive.backend.clock(archive.root)
+    now = archive.backend.read_clock(archive.root)
     monkeypatch.setattr(archive.backend, "clock", lambda _root: now + seconds)
 
 
 @BOTH
 def test_what_does_not_count_is_found_and_only_ours_removed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive.save_sweep_job(SweepJob("s", 0))
+    archive.write_sweep_job(SweepJob("s", 0))
     ours, foreign = litter(archive)
     elsewhere = archive.root / "notebooks" / "p1" / "table.parquet"
     archive.backend.replace(elsewhere, b"x")
-    assert remove(archive, unneeded_files(archive), HOUR) == []  # young ones may belong to a writer
+    assert remove_unneeded_files(archive, list_unneeded_files(archive), HOUR) == []  # young ones may belong to a writer
     later(archive, monkeypatch, HOUR + 60)
-    found = unneeded_files(archive)
+    found = list_unneeded_files(archive)
     assert [file.path for file in found] == sorted([*ours, *foreign])
     assert [file.path for file in found if file.ours] == ours
     assert all(file.bytes == 5 and file.age_seconds > HOUR for file in found)
-    assert sorted(file.path for file in remove(archive, found, HOUR)) == ours
-    assert [file.path for file in unneeded_files(archive)] == foreign
+    assert sorted(file.path for file in remove_unneeded_files(archive, found, HOUR)) == ours
+    assert [file.path for file in list_unneeded_files(archive)] == foreign
     assert archive.backend.status(elsewhere)
-    assert not verify(archive).problems
+    assert not verify_archive(archive).problems
 
 
 @BOTH
 def test_what_was_replaced_is_removed_when_its_replacement_is_old_enough(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive.save_run(record(games=16))  # all that was asked for
+    archive.write_run(record(games=16))  # all that was asked for
     index_runs(archive, [RUN_ID], 3)
-    fingerprint = archive.ranges(RUN_ID).fingerprint
+    fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     old = {
         archive.folder(table, RUN_ID) / each.name
         for table in ("games", "plies", "tallies", "positions", "first_plies")
-        for each in archive.ranges(RUN_ID, table)
+        for each in archive.list_effective_ranges(RUN_ID, table)
     }
-    compact(archive, RUN_ID)
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 24)]
-    found = unneeded_files(archive)
+    compact_run(archive, RUN_ID)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
+    found = list_unneeded_files(archive)
     assert {file.path for file in found} == old
     assert found[0].path.parent.parent.name == "games"  # before the plies, by which they count no more
-    assert remove_replaced(archive, RUN_ID) == 0
-    assert remove(archive, found, HOUR) == []
+    assert remove_replaced_files(archive, RUN_ID) == 0
+    assert remove_unneeded_files(archive, found, HOUR) == []
     later(archive, monkeypatch, 601)
-    assert remove_replaced(archive, RUN_ID) == len(found)
-    assert unneeded_files(archive) == []
-    assert archive.ranges(RUN_ID).fingerprint == fingerprint
-    assert not verify(archive).problems
+    assert remove_replaced_files(archive, RUN_ID) == len(found)
+    assert list_unneeded_files(archive) == []
+    assert archive.list_effective_ranges(RUN_ID).fingerprint == fingerprint
+    assert not verify_archive(archive).problems
 
 
 def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = write(archive, (4, 8))
-    files = table_files(archive, RUN_ID)
+    files = list_table_files(archive, RUN_ID)
     mine = archive.folder("games", RUN_ID) / small.name
-    counting = archive.path("games", RUN_ID, archive.ranges(RUN_ID)[0])
+    counting = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
     status = archive.backend.status(counting)
     assert status is not None
     assert files.replaced[mine] == status.modified
@@ -123,22 +123,22 @@ def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
 
 def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive: Archive) -> None:
     """A run of 20 units and one of 32 met: of the file that was cut, units 20 to 31 count."""
-    for each in archive.ranges(RUN_ID):
+    for each in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.path(table, RUN_ID, each))
+            archive.backend.remove(archive.find_path(table, RUN_ID, each))
     archive.refresh()
     files = [write(archive, (16, 32)), write(archive, (0, 20))]
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 20), (20, 32)]
-    remove(archive, unneeded_files(archive), 0)
-    assert sorted(archive.found("games", RUN_ID)) == sorted(files)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 32)]
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0)
+    assert sorted(archive.list_files("games", RUN_ID)) == sorted(files)
     write(archive, (20, 24))  # played again: still units 24 to 31 are in the one file alone
-    assert remove(archive, unneeded_files(archive), 0) == []
+    assert remove_unneeded_files(archive, list_unneeded_files(archive), 0) == []
     assert write_slices(archive, RUN_ID) == 1
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 20), (20, 24), (24, 32)]
-    removed = remove(archive, unneeded_files(archive), 0)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 24), (24, 32)]
+    removed = remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert sorted(file.path.parent.parent.name for file in removed) == ["games", "plies"]
-    assert archive.ranges(RUN_ID).covered == [(0, 32)]
-    assert not verify(archive).problems
+    assert archive.list_effective_ranges(RUN_ID).covered_ranges == [(0, 32)]
+    assert not verify_archive(archive).problems
 
 
 def tables(archive: Archive) -> dict[PurePath, bytes]:
@@ -153,84 +153,84 @@ def test_of_contradicting_games_both_stay_with_what_follows_from_them(
     index_runs(archive, [RUN_ID])
     before = tables(archive)
     write(archive, (0, 24), seed=2)
-    assert verify(archive).problems
+    assert verify_archive(archive).problems
     later(archive, monkeypatch, 2 * HOUR)
     index_runs(archive, [RUN_ID])
-    compact(archive, RUN_ID)
-    remove(archive, unneeded_files(archive), 0)
+    compact_run(archive, RUN_ID)
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert tables(archive).items() >= before.items()
-    forged = archive.ranges(RUN_ID)[0]
+    forged = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("games", "plies"):
-        archive.backend.remove(archive.path(table, RUN_ID, forged))
+        archive.backend.remove(archive.find_path(table, RUN_ID, forged))
     archive.refresh()
-    remove(archive, unneeded_files(archive), 0)
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert tables(archive) == before
-    assert not verify(archive).problems
+    assert not verify_archive(archive).problems
 
 
 def test_a_removal_that_was_stopped_goes_on(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that are left make up their parent no more: its games are read to compare."""
-    for span in aligned(24, 32):
+    for span in split_aligned(24, 32):
         write(archive, span)
-    compact(archive, RUN_ID)
+    compact_run(archive, RUN_ID)
     later(archive, monkeypatch, HOUR)
-    replaced = [file for file in unneeded_files(archive) if file.path.parts[-3] == "games"]
+    replaced = [file for file in list_unneeded_files(archive) if file.path.parts[-3] == "games"]
     assert len(replaced) > 2
     for path in (replaced[0].path, replaced[-1].path):
         archive.backend.remove(path)
-    remove(archive, unneeded_files(archive), 0)
-    assert [stored[:2] for stored in archive.found("games", RUN_ID)] == [(0, 32)]
-    assert not verify(archive).problems
+    remove_unneeded_files(archive, list_unneeded_files(archive), 0)
+    assert [stored[:2] for stored in archive.list_files("games", RUN_ID)] == [(0, 32)]
+    assert not verify_archive(archive).problems
 
 
 def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Archive) -> None:
     """Exact values of slow games come in parts of a file of games; they count when all are there."""
-    games = archive.ranges(RUN_ID)[0]
+    games = archive.list_effective_ranges(RUN_ID)[0]
     half = StoredRange(0, 8, 1234, "01234567", "16")
-    whole = games._replace(check="01234567", extent="16")
+    whole = games._replace(checksum="01234567", extent="16")
     folder = archive.folder("decisions", RUN_ID)
-    archive.put(folder / half.name, b"part")
-    assert unneeded_files(archive) == []
-    archive.put(folder / whole.name, b"whole")
-    assert [file.path for file in unneeded_files(archive)] == [folder / half.name]
-    more = whole._replace(extent="16c", check="89abcdef")
-    archive.put(folder / more.name, b"with choices")
-    assert {file.path.name for file in unneeded_files(archive)} == {half.name, whole.name}
-    archive.put(folder / whole._replace(extent="12c", check="00000000").name, b"less")
-    assert {more.name} == {path.name for path in table_files(archive, RUN_ID).needed if path.parent == folder}
+    archive.write_file(folder / half.name, b"part")
+    assert list_unneeded_files(archive) == []
+    archive.write_file(folder / whole.name, b"whole")
+    assert [file.path for file in list_unneeded_files(archive)] == [folder / half.name]
+    more = whole._replace(extent="16c", checksum="89abcdef")
+    archive.write_file(folder / more.name, b"with choices")
+    assert {file.path.name for file in list_unneeded_files(archive)} == {half.name, whole.name}
+    archive.write_file(folder / whole._replace(extent="12c", checksum="00000000").name, b"less")
+    assert {more.name} == {path.name for path in list_table_files(archive, RUN_ID).needed if path.parent == folder}
 
 
 def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that stood still writes its games between the list and the removal of its plies."""
     listed: list[UnneededFile] = []
-    put = Archive.put
+    put = Archive.write_file
 
     def stand_still(self: Archive, path: PurePath, content: bytes) -> None:
         if path.parts[-3] == "games":
-            listed.extend(unneeded_files(archive))
+            listed.extend(list_unneeded_files(archive))
         put(self, path, content)
 
     monkeypatch.setattr(Archive, "put", stand_still)
     write(archive, (24, 32))
     assert sorted(file.path.parent.parent.name for file in listed) == ["plies", "tallies"]
-    assert remove(archive, listed, 0) == []
-    assert verify(archive).problems == []
+    assert remove_unneeded_files(archive, listed, 0) == []
+    assert verify_archive(archive).problems == []
 
 
 @BOTH
 def test_files_of_a_policy_count_once_its_card_names_them(archive: Archive) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
-    assert unneeded_files(archive) == []
+    assert list_unneeded_files(archive) == []
     folder = archive.root / "policies" / card.policy_id
     archive.backend.replace(folder / "notes.txt", b"mine")
     archive.backend.replace(folder / f"curve-{'0' * 16}.parquet", b"of a killed writer")
-    assert [(file.path.name[:6], file.ours) for file in unneeded_files(archive)] == [
+    assert [(file.path.name[:6], file.ours) for file in list_unneeded_files(archive)] == [
         ("curve-", True),
         ("notes.", False),
     ]
     archive.backend.replace(folder / "card.json", b"{")
     with pytest.raises(FailureError, match=re.escape(str(folder / "card.json"))):
-        unneeded_files(archive)
+        list_unneeded_files(archive)
 
 
 @BOTH
@@ -243,18 +243,20 @@ def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
     ahead = time.time() + 2 * HOUR
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: ahead)
-        assert remove(archive, unneeded_files(archive), HOUR) == []
-        assert remove_replaced(archive, RUN_ID, garbage.AGE_SECONDS) == 0
+        assert remove_unneeded_files(archive, list_unneeded_files(archive), HOUR) == []
+        assert remove_replaced_files(archive, RUN_ID, garbage.GRACE_SECONDS) == 0
     later(archive, monkeypatch, -HOUR)
-    assert remove(archive, unneeded_files(archive), 1.0) == []
+    assert remove_unneeded_files(archive, list_unneeded_files(archive), 1.0) == []
     other = record(spec_of(seed=77))
-    archive.save_run(structs.replace(other, number=archive.next_number(), created="1999-01-01T00:00:00+00:00"))
-    assert [each.run_id for each in archive.runs()][-1] == other.run_id
+    archive.write_run(
+        structs.replace(other, number=archive.compute_next_run_number(), created="1999-01-01T00:00:00+00:00")
+    )
+    assert [each.run_id for each in archive.load_runs()][-1] == other.run_id
 
 
 def test_an_age_has_a_unit() -> None:
     for text, seconds in {"0": 0, "90": 90, "90s": 90, "30m": 1800, "1.5h": 5400, "2d": 172800}.items():
-        assert seconds_of(text) == seconds
+        assert parse_age(text) == seconds
     for text in ("", "h", "-1h", "1 h", "1w", "one hour", "1e3"):
         with pytest.raises(RequestError, match=f"--age {text} is not a time"):
-            seconds_of(text)
+            parse_age(text)

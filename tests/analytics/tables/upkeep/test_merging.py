@@ -16,13 +16,13 @@ from agents.learning.policy import Policy
 from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, policy_store, sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.ranges import Range, StoredRange, check_of, parts
+from analytics.store.ranges import Range, StoredRange, compute_checksum, split_into_files
 from analytics.store.records import RunRecord, SweepJob
 from analytics.tables.derived.tables import index_runs
-from analytics.tables.upkeep.garbage import unneeded_files
-from analytics.tables.upkeep.merging import Merged, MergeOptions, merge
-from analytics.tables.upkeep.rolling import compact
-from analytics.tables.verify.archive import verify
+from analytics.tables.upkeep.garbage import list_unneeded_files
+from analytics.tables.upkeep.merging import MergeOptions, MergeSummary, merge_archives
+from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents, copied, snapshot
 from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
@@ -42,20 +42,22 @@ def write(archive: Archive, span: Range, run: RunRecord | None = None, seed: int
 
 def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> Archive:
     archive = Archive.open(root, create=True)
-    archive.save_run(run or record())
+    archive.write_run(run or record())
     for span in spans:
         write(archive, span, run, seed)
     archive.update_run((run or record()).run_id, lambda known: known)
     return archive
 
 
-def joined(sources: list[Archive], target: Archive, options: MergeOptions = PLAIN) -> Merged:
-    return merge([Archive.open(source.root) for source in sources], Archive.open(target.root, create=True), options)
+def joined(sources: list[Archive], target: Archive, options: MergeOptions = PLAIN) -> MergeSummary:
+    return merge_archives(
+        [Archive.open(source.root) for source in sources], Archive.open(target.root, create=True), options
+    )
 
 
 def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
-    ranges = archive.ranges(run_id)
-    return ranges.covered, ranges.fingerprint
+    ranges = archive.list_effective_ranges(run_id)
+    return ranges.covered_ranges, ranges.fingerprint
 
 
 # Games.
@@ -65,20 +67,20 @@ def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
 def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_path: Path) -> None:
     """One file is new, one is there already, one holds what is there, one is a part of it, and one run is new."""
     target = archive
-    for each in archive.ranges(RUN_ID):
+    for each in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.path(table, RUN_ID, each))
+            archive.backend.remove(archive.find_path(table, RUN_ID, each))
     for span in ((0, 16), (16, 24), (64, 80)):
         write(target, span)
     first = made(tmp_path / "first", [(16, 24), (32, 48), (64, 96), (4, 8)])
     second = made(tmp_path / "second", [(0, 24)], OTHER, 2)
     before = {source: snapshot(Path(source.root)) for source in (first, second)}
     done = joined([first, second], target)
-    assert done == Merged(runs=1, games=2 * (16 + 16 + 24))
+    assert done == MergeSummary(runs=1, games=2 * (16 + 16 + 24))
     assert whole(target)[0] == [(0, 24), (32, 48), (64, 96)]
     assert whole(target, OTHER.run_id) == whole(second, OTHER.run_id)
-    assert not verify(target).problems
-    for stored in (*target.ranges(RUN_ID), *target.ranges(OTHER.run_id)):  # byte for byte
+    assert not verify_archive(target).problems
+    for stored in (*target.list_effective_ranges(RUN_ID), *target.list_effective_ranges(OTHER.run_id)):  # byte for byte
         for source in (first, second):
             for table in ("plies", "tallies", "games"):
                 path = source.folder(table, RUN_ID if source is first else OTHER.run_id) / stored.name
@@ -89,10 +91,10 @@ def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_
     for source, known in before.items():
         assert snapshot(Path(source.root)) == known
     there = contents(target)
-    assert joined([first, second], target) == Merged()
+    assert joined([first, second], target) == MergeSummary()
     assert contents(target) == there
-    compact(target, RUN_ID)
-    assert joined([first, second], target) == Merged()
+    compact_run(target, RUN_ID)
+    assert joined([first, second], target) == MergeSummary()
 
 
 def test_the_record_says_what_there_is(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
     for order in ([first, second], [second, first]):
         target = Archive.open(tmp_path / f"to-{order[0].root.name}", create=True)
         joined(order, target)
-        known = target.known_run(RUN_ID)
+        known = target.load_run(RUN_ID)
         assert (known.games, known.seconds, known.created[:10], known.units) == (64, 9.0, "2026-01-01", UNITS)
         assert (known.status, known.number) == ("complete", 1)
 
@@ -113,7 +115,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
     for name in "abc":
         total, spans = dice.randrange(8, UNITS + 1), list[Range]()
         most = dice.choice((4, 16, 64, 256))
-        for span in parts(0, total, total, most):
+        for span in split_into_files(0, total, total, most):
             if dice.random() < 0.8:
                 spans.append(span)
         dice.shuffle(spans)
@@ -125,13 +127,13 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
         counted = 0
         for upto in (1, 3):
             joined(list(order[:upto]), target)
-            assert target.ranges(RUN_ID).units >= counted
-            counted = target.ranges(RUN_ID).units
+            assert target.list_effective_ranges(RUN_ID).units >= counted
+            counted = target.list_effective_ranges(RUN_ID).units
         found = whole(target)
         assert {unit for first, end in found[0] for unit in range(first, end)} == expected
-        assert joined(list(order), target) == Merged()
+        assert joined(list(order), target) == MergeSummary()
         results.append(found)
-    assert not verify(target).problems
+    assert not verify_archive(target).problems
     assert len({str(found) for found in results}) == 1
 
 
@@ -175,13 +177,15 @@ def test_different_games_of_one_range_are_refused_before_anything_is_written(
 def test_the_same_games_in_other_bytes_are_no_contradiction(tmp_path: Path) -> None:
     one = made(tmp_path / "one", [(0, 32)])
     other = copied(one, tmp_path / "other")
-    (stored,) = other.ranges(RUN_ID)
+    (stored,) = other.list_effective_ranges(RUN_ID)
     buffer = io.BytesIO()
-    path = other.path("games", RUN_ID, stored)
+    path = other.find_path("games", RUN_ID, stored)
     pl.read_parquet(Path(path)).write_parquet(buffer, compression="uncompressed")
     Path(path).unlink()
-    other.put(path.parent / stored._replace(check=check_of(buffer.getvalue())).name, buffer.getvalue())
-    assert joined([one], other) == joined([other], one) == Merged()
+    other.write_file(
+        path.parent / stored._replace(checksum=compute_checksum(buffer.getvalue())).name, buffer.getvalue()
+    )
+    assert joined([one], other) == joined([other], one) == MergeSummary()
 
 
 @pytest.mark.parametrize("table", ["games", "plies"])
@@ -193,15 +197,15 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
 ) -> None:
     source = made(tmp_path / "one", [(0, 32), (32, 64)])
     target = Archive.open(tmp_path / "to", create=True)
-    path = source.path(table, RUN_ID, source.ranges(RUN_ID)[1])
+    path = source.find_path(table, RUN_ID, source.list_effective_ranges(RUN_ID)[1])
     harm(Path(path))
     if table == "games" and not Path(path).exists():
         assert joined([source], target).games == 64
     else:
         with pytest.raises(FailureError, match=r"see 'qarena archive verify'"):
             joined([source], target)
-    assert target.ranges(RUN_ID).covered == [(0, 32)]
-    assert not verify(target).problems
+    assert target.list_effective_ranges(RUN_ID).covered_ranges == [(0, 32)]
+    assert not verify_archive(target).problems
 
 
 # Everything else.
@@ -209,24 +213,24 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
 
 def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: Path) -> None:
     index_runs(archive, [RUN_ID], 3)
-    archive.save_sweep_job(SweepJob("s1", 0, {"a": "1"}, RUN_ID))
-    trial = sprt_verdicts.trial(archive, RUN_ID, Hypotheses(0.0, 10.0), 8)
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    archive.write_sweep_job(SweepJob("s1", 0, {"a": "1"}, RUN_ID))
+    trial = sprt_verdicts.run_sequential_test(archive, RUN_ID, Hypotheses(0.0, 10.0), 8)
+    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(RUN_ID, trial, "qarena sprt"))
     policy_store.save(archive, Policy("genome", {"gene": 1.0}), origin("mine"))
     new = Archive.open(tmp_path / "new", create=True)
     done = joined([archive], new)
-    tables = {table: archive.found(table, RUN_ID) for table in ("positions", "first_plies", "tallies")}
+    tables = {table: archive.list_files(table, RUN_ID) for table in ("positions", "first_plies", "tallies")}
     files = len(tables["positions"]) + len(tables["first_plies"])
-    assert done == Merged(runs=1, games=48, policies=1, verdicts=1, jobs=1, tables=files)
-    assert not verify(new).problems
-    assert unneeded_files(new) == []
-    assert new.sweep_jobs() == archive.sweep_jobs()
+    assert done == MergeSummary(runs=1, games=48, policies=1, verdicts=1, jobs=1, tables=files)
+    assert not verify_archive(new).problems
+    assert list_unneeded_files(new) == []
+    assert new.load_sweep_jobs() == archive.load_sweep_jobs()
     assert policy_store.read(new, "mine")[1].parameters == {"gene": 1.0}
     for table, found in tables.items():
-        assert sorted(new.found(table, RUN_ID)) == sorted(found)
+        assert sorted(new.list_files(table, RUN_ID)) == sorted(found)
     assert whole(new) == whole(archive)
     there = contents(new)
-    assert joined([archive], new) == Merged()
+    assert joined([archive], new) == MergeSummary()
     assert contents(new) == there
 
 
@@ -234,14 +238,18 @@ def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path
     source = made(tmp_path / "one", [(0, 8), (8, 16), (16, 32)], record(games=22))
     index_runs(source, [RUN_ID], 3)
     coarse = copied(source, tmp_path / "coarse")
-    compact(coarse, RUN_ID)
+    compact_run(coarse, RUN_ID)
     for one, other in ((source, coarse), (coarse, source)):
-        target = made(tmp_path / f"to-{one.root.name}", [each[:2] for each in other.ranges(RUN_ID)], record(games=22))
+        target = made(
+            tmp_path / f"to-{one.root.name}",
+            [each[:2] for each in other.list_effective_ranges(RUN_ID)],
+            record(games=22),
+        )
         assert joined([one], target).games == 0
         for table in ("positions", "first_plies"):
-            assert target.ranges(RUN_ID, table).covered == [(0, 32)]
-        assert verify(target).problems == []
-        assert joined([one], target) == Merged()
+            assert target.list_effective_ranges(RUN_ID, table).covered_ranges == [(0, 32)]
+        assert verify_archive(target).problems == []
+        assert joined([one], target) == MergeSummary()
 
 
 def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, tmp_path: Path) -> None:
@@ -249,7 +257,7 @@ def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, 
     for store, gene in ((archive, 1.0), (other, 2.0)):
         policy_store.save(store, Policy("genome", {"gene": gene}), origin("mine"))
     there = contents(archive)
-    (ours,), (theirs,) = policy_cards.policy_ids(archive), policy_cards.policy_ids(other)
+    (ours,), (theirs,) = policy_cards.list_policy_ids(archive), policy_cards.list_policy_ids(other)
     with pytest.raises(RequestError, match=rf"policy 'mine' is {theirs} in .* and {ours} in .*give --prefix"):
         joined([other], archive)
     with pytest.raises(RequestError, match="policy 'mine' is"):  # two sources
@@ -257,9 +265,9 @@ def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, 
     assert contents(archive) == there
     for _ in range(2):
         joined([other], archive, MergeOptions(prefix="other-"))
-        genes = {card.name: card.parameters["gene"] for card in policy_cards.cards(archive)}
+        genes = {card.name: card.parameters["gene"] for card in policy_cards.load_cards(archive)}
         assert genes == {"mine": 1.0, "other-mine": 2.0}
-    assert not verify(archive).problems
+    assert not verify_archive(archive).problems
     with pytest.raises(RequestError, match="--prefix='1-mine' cannot be a name"):
         joined([other], archive, MergeOptions(prefix="1-"))
 
@@ -273,11 +281,11 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
         with pytest.raises(RequestError, match=rf"run {RUN_ID} was played by code (cd|ab){{6}} in .*--other-code"):
             joined(sources, target)
         assert contents(target) == before
-    assert joined([one], Archive(other.root)) == Merged()  # it has all of these games
-    assert other.known_run(RUN_ID).code == run.code  # and none was played by other code
+    assert joined([one], Archive(other.root)) == MergeSummary()  # it has all of these games
+    assert other.load_run(RUN_ID).code == run.code  # and none was played by other code
     assert joined([other], one, MergeOptions(other_code=True)).games == 32
-    assert one.known_run(RUN_ID).code["extended_by"] == ["cd" * 32]
-    assert joined([other], one) == Merged()
+    assert one.load_run(RUN_ID).code["extended_by"] == ["cd" * 32]
+    assert joined([other], one) == MergeSummary()
 
 
 @pytest.mark.parametrize("knows", ["source", "target"])
@@ -291,7 +299,7 @@ def test_games_of_code_that_plays_the_same_are_united(tmp_path: Path, knows: str
     target = made(tmp_path / "one", [(0, 32)], structs.replace(first, code=codes["target"]))
     source = made(tmp_path / "other", [(32, 48)], structs.replace(first, code=codes["source"]))
     assert joined([source], target).games == 32
-    code = target.known_run(RUN_ID).code
+    code = target.load_run(RUN_ID).code
     assert (code["fingerprint"], code["extended_by"]) == (own, [others])
     assert set(code.get("same_games", ())) == ({others} if knows == "target" else set())
 
@@ -301,13 +309,13 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what
     archive, other = made(tmp_path / "one", [(0, 24)]), made(tmp_path / "other", [(32, 48)])
     for wins, store in ((8, archive), (0, other)):
         if what == "job":
-            store.save_sweep_job(SweepJob("s1", 0, {"a": str(wins)}))
+            store.write_sweep_job(SweepJob("s1", 0, {"a": str(wins)}))
         elif what == "verdict":
             verdict(store, wins)
     if what == "no record":
-        Path(other.record_file(RUN_ID)).unlink()
+        Path(other.run_record_path(RUN_ID)).unlink()
     if what == "spec":
-        other.save_run(record(spec_of(seed=9), run_id=RUN_ID))
+        other.write_run(record(spec_of(seed=9), run_id=RUN_ID))
     there = contents(archive)
     message = {
         "job": "job 0 of sweep s1 is another one in",
@@ -326,6 +334,6 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what
 def verdict(archive: Archive, wins: int) -> None:
     counts = (0, 0, 8 - wins, 0, wins)
     hypotheses = Hypotheses(0.0, 10.0)
-    name = sprt_verdicts.verdict_id_of(hypotheses, 8)
+    name = sprt_verdicts.compute_verdict_id(hypotheses, 8)
     stored = sprt_verdicts.SprtVerdict(name, RUN_ID, hypotheses, 8, None, 8, counts, 0.1, record().created, "")
-    archive.save(sprt_verdicts.path_of(archive, RUN_ID, name), stored)
+    archive.write_record(sprt_verdicts.verdict_path(archive, RUN_ID, name), stored)

@@ -10,29 +10,36 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analytics.questions.openings import openings
+from analytics.questions.openings import explore_position
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes
-from analytics.store.marker import MARKER
+from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
 from analytics.store.ranges import Ranges
 from analytics.tables.derived.decisions import DECISIONS_TABLE, AnnotationExtent
-from analytics.tables.derived.derived_table import RangeTable, known_ranges
-from analytics.tables.derived.tables import DERIVED, FIRST_PLIES_TABLE, POSITIONS_TABLE, IndexPart, index, index_runs
+from analytics.tables.derived.derived_table import RangeTable, select_best_ranges
+from analytics.tables.derived.tables import (
+    DERIVED_TABLES,
+    FIRST_PLIES_TABLE,
+    POSITIONS_TABLE,
+    IndexChunk,
+    index_chunk,
+    index_runs,
+)
 from analytics.tables.upkeep import rolling
-from analytics.tables.upkeep.garbage import AGE_SECONDS, remove_replaced, unneeded_files
+from analytics.tables.upkeep.garbage import GRACE_SECONDS, list_unneeded_files, remove_replaced_files
 from analytics.tables.upkeep.rolling import (
-    STORED,
-    Compacted,
-    add_up,
-    compact,
-    files_to_compact,
-    roll_up,
-    roll_up_small,
+    STORED_TABLES,
+    CompactionSummary,
+    compact_run,
+    compact_small_files,
+    compact_sums,
+    compact_tables,
+    count_compactable_files,
 )
 from analytics.tables.verify import derived_tables
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import contents, copied
@@ -61,9 +68,9 @@ def always(_children: Ranges) -> bool:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
     """The archive that the next two fixtures copy."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
-    archive.save_run(record(games=28))
+    archive.write_run(record(games=28))
     store(archive, RUN_ID, games_of_seed(3, UNITS // 3), most=4)
-    assert archive.known_run(RUN_ID).end_unit == UNITS
+    assert archive.load_run(RUN_ID).end_unit == UNITS
     derived = copied(archive, Path(archive.root).with_name("derived"))
     index_runs(derived, [RUN_ID])
     decide(derived, RUN_ID)
@@ -90,7 +97,7 @@ def told(made: tuple[Archive, Archive]) -> list[pl.DataFrame]:
 
 def answers(root: PurePath) -> list[pl.DataFrame]:
     with OpenArchive(root) as opened:
-        return [openings(opened, "..../..../..../.... 5", "turn"), *map(opened.sql, QUESTIONS)]
+        return [explore_position(opened, "..../..../..../.... 5", "turn"), *map(opened.sql, QUESTIONS)]
 
 
 def assert_same(first: list[pl.DataFrame], second: list[pl.DataFrame]) -> None:
@@ -101,58 +108,62 @@ def assert_same(first: list[pl.DataFrame], second: list[pl.DataFrame]) -> None:
 
 def problems(archive: Archive) -> list[str]:
     """What verification finds but for values that are made up."""
-    return [str(each) for each in verify(archive).problems if not about_values(each)]
+    return [str(each) for each in verify_archive(archive).problems if not about_values(each)]
 
 
-def roll_all(archive: Archive, fits: rolling.Fits = always) -> int:
-    run = archive.known_run(RUN_ID)
-    tables = [STORED, *((table,) for table in DERIVED.values())]
-    return sum(roll_up(archive, run, each, fits) for each in tables)
+def roll_all(archive: Archive, fits: rolling.GroupCondition = always) -> int:
+    run = archive.load_run(RUN_ID)
+    tables = [STORED_TABLES, *((table,) for table in DERIVED_TABLES.values())]
+    return sum(compact_tables(archive, run, each, fits) for each in tables)
 
 
 def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
     derived: Archive, told: list[pl.DataFrame]
 ) -> None:
-    run = derived.known_run(RUN_ID)
-    roll_up(derived, run, (POSITIONS_TABLE,), always)  # larger than the files of games
+    run = derived.load_run(RUN_ID)
+    compact_tables(derived, run, (POSITIONS_TABLE,), always)  # larger than the files of games
     assert_same(answers(derived.root), told)
-    roll_up(derived, run, STORED, always)  # larger than those of decisions and first plies
-    remove_replaced(derived, RUN_ID, 0.0)
-    assert len(derived.ranges(RUN_ID)) == len(derived.ranges(RUN_ID, "positions")) == 1
-    assert len(derived.ranges(RUN_ID, "decisions")) == len(derived.ranges(RUN_ID, "first_plies")) == 11
+    compact_tables(derived, run, STORED_TABLES, always)  # larger than those of decisions and first plies
+    remove_replaced_files(derived, RUN_ID, 0.0)
+    assert len(derived.list_effective_ranges(RUN_ID)) == len(derived.list_effective_ranges(RUN_ID, "positions")) == 1
+    assert (
+        len(derived.list_effective_ranges(RUN_ID, "decisions"))
+        == len(derived.list_effective_ranges(RUN_ID, "first_plies"))
+        == 11
+    )
     assert_same(answers(derived.root), told)
     assert index_runs(derived, [RUN_ID]).games == 0
     assert problems(derived) == []
 
 
 def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
-    archive, run = small_files, small_files.known_run(RUN_ID)
+    archive, run = small_files, small_files.load_run(RUN_ID)
     index_runs(archive, [RUN_ID], 4)
-    for stored in archive.ranges(RUN_ID).inside(0, 16):
-        index(archive, IndexPart(RUN_ID, stored, 7))
-    roll_up(archive, run, (POSITIONS_TABLE,), always)
-    assert [(each.first, each.end, each.extent) for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
+    for stored in archive.list_effective_ranges(RUN_ID).select_overlapping(0, 16):
+        index_chunk(archive, IndexChunk(RUN_ID, stored, 7))
+    compact_tables(archive, run, (POSITIONS_TABLE,), always)
+    assert [(each.first, each.end, each.extent) for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
         (0, UNITS, "04")
     ]
-    deep = archive.ranges(RUN_ID, "positions", lambda extent: extent >= "07")
+    deep = archive.list_effective_ranges(RUN_ID, "positions", lambda extent: extent >= "07")
     assert [(each.first, each.end) for each in deep] == [(0, 16)]
     index_runs(archive, [RUN_ID])
-    assert {each.extent for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
+    assert {each.extent for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
     assert problems(archive) == []
 
 
 def rows_of(archive: Archive, table: RangeTable) -> pl.DataFrame:
-    ranges = archive.ranges(RUN_ID, table.name)
-    return pl.concat([part for each in ranges for part in table.parts(archive, RUN_ID, each)])
+    ranges = archive.list_effective_ranges(RUN_ID, table.name)
+    return pl.concat([part for each in ranges for part in table.read_frames(archive, RUN_ID, each)])
 
 
 def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
     before, rest = [rows_of(derived, table) for table in tables], copied(derived, tmp_path / "rest")
     monkeypatch.setattr(rolling, "SUMMED", 4)
-    assert add_up(derived, RUN_ID, threads=2) >= 2
+    assert compact_sums(derived, RUN_ID, threads=2) >= 2
     for table, rows in zip(tables, before, strict=True):
-        assert len(derived.ranges(RUN_ID, table.name)) < 8
+        assert len(derived.list_effective_ranges(RUN_ID, table.name)) < 8
         summed = rows_of(derived, table)
         assert summed.height < rows.height
         counts = ["games", "wins", "draws"]
@@ -165,26 +176,30 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
     with rewritten(derived, "positions", changed("games", 0, 99)) as path:
         (found,) = problems(derived)
         assert found.startswith(f"{path}: its rows are not what its games give")
-    assert add_up(derived, RUN_ID) == 0
-    files = [rest.folder("positions", RUN_ID) / each.name for each in rest.ranges(RUN_ID, "positions")]
+    assert compact_sums(derived, RUN_ID) == 0
+    files = [rest.folder("positions", RUN_ID) / each.name for each in rest.list_effective_ranges(RUN_ID, "positions")]
     monkeypatch.setattr(rolling, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
-    add_up(rest, RUN_ID)  # which makes no sums that would be too large
-    assert all(each.units <= 32 for each in rest.ranges(RUN_ID, "positions"))
-    assert len(rest.ranges(RUN_ID, "positions")) < 11
+    compact_sums(rest, RUN_ID)  # which makes no sums that would be too large
+    assert all(each.units <= 32 for each in rest.list_effective_ranges(RUN_ID, "positions"))
+    assert len(rest.list_effective_ranges(RUN_ID, "positions")) < 11
 
 
 def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    roll_up_small(derived, RUN_ID)
-    assert len(derived.ranges(RUN_ID)) == 11  # fewer than 64
-    assert len(derived.ranges(RUN_ID, "tallies")) == len(derived.ranges(RUN_ID, "decisions")) == 1
+    compact_small_files(derived, RUN_ID)
+    assert len(derived.list_effective_ranges(RUN_ID)) == 11  # fewer than 64
+    assert (
+        len(derived.list_effective_ranges(RUN_ID, "tallies"))
+        == len(derived.list_effective_ranges(RUN_ID, "decisions"))
+        == 1
+    )
     monkeypatch.setattr(rolling, "SIBLINGS", 8)
     monkeypatch.setattr(rolling, "SMALL_GAMES", 64)
-    roll_up_small(derived, RUN_ID)
-    assert [each.units for each in derived.ranges(RUN_ID)] == [32, 4, 4, 2]
-    before = [*derived.ranges(RUN_ID)]
-    roll_up_small(derived, RUN_ID)
-    assert [*derived.ranges(RUN_ID)] == before
-    rolling.roll_up_small(derived, "0123456789ab")  # a run that is not there
+    compact_small_files(derived, RUN_ID)
+    assert [each.units for each in derived.list_effective_ranges(RUN_ID)] == [32, 4, 4, 2]
+    before = [*derived.list_effective_ranges(RUN_ID)]
+    compact_small_files(derived, RUN_ID)
+    assert [*derived.list_effective_ranges(RUN_ID)] == before
+    rolling.compact_small_files(derived, "0123456789ab")  # a run that is not there
 
 
 def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_files: Archive) -> None:
@@ -194,55 +209,55 @@ def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_file
         roll_all(small_files)
     games.unlink()
     roll_all(small_files)
-    assert small_files.ranges(RUN_ID).missing(UNITS) == [(12, 16)]
+    assert small_files.list_effective_ranges(RUN_ID).list_gaps(UNITS) == [(12, 16)]
 
 
 def test_whoever_comes_late_leaves_it_at_that(
     derived: Archive, told: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process rolls everything up and removes the children before this one reads them."""
-    real = rolling.parent_table
+    real = rolling.encode_parent_table
 
     def late(*arguments: Any) -> TableBytes:
         monkeypatch.undo()
         roll_all(Archive(derived.root))
-        remove_replaced(derived, RUN_ID, 0.0)
+        remove_replaced_files(derived, RUN_ID, 0.0)
         return real(*arguments)
 
     monkeypatch.setattr(rolling, "parent_table", late)
-    assert roll_up(derived, derived.known_run(RUN_ID), STORED, always) == 0
+    assert compact_tables(derived, derived.load_run(RUN_ID), STORED_TABLES, always) == 0
     assert_same(answers(derived.root), told)
-    assert unneeded_files(derived) == []
+    assert list_unneeded_files(derived) == []
 
 
 def test_annotations_to_several_extents_are_kept(derived: Archive) -> None:
     """What more is known of some games does not hide the decisions of the others."""
-    run, rows = derived.known_run(RUN_ID), 0
-    for stored in [*derived.ranges(RUN_ID)][:2]:
-        (frame,) = DECISIONS_TABLE.parts(
-            derived, RUN_ID, derived.ranges(RUN_ID, "decisions").at(stored.first) or stored
+    run, rows = derived.load_run(RUN_ID), 0
+    for stored in [*derived.list_effective_ranges(RUN_ID)][:2]:
+        (frame,) = DECISIONS_TABLE.read_frames(
+            derived, RUN_ID, derived.list_effective_ranges(RUN_ID, "decisions").find_range(stored.first) or stored
         )
-        DECISIONS_TABLE.store(derived, RUN_ID, stored, frame, AnnotationExtent(choices=True).text)
+        DECISIONS_TABLE.write(derived, RUN_ID, stored, frame, AnnotationExtent(choices=True).text)
         rows += len(frame)
     before = answers(derived.root)
-    roll_up(derived, run, (DECISIONS_TABLE,), always)
-    remove_replaced(derived, RUN_ID, 0.0)
+    compact_tables(derived, run, (DECISIONS_TABLE,), always)
+    remove_replaced_files(derived, RUN_ID, 0.0)
     assert_same(answers(derived.root), before)
-    counted = derived.ranges(RUN_ID, "decisions", AnnotationExtent(choices=True).is_in)
+    counted = derived.list_effective_ranges(RUN_ID, "decisions", AnnotationExtent(choices=True).is_included_in)
     assert [each[:2] for each in counted] == [(0, 8)]
 
 
 # Compaction.
 
 FIRST, TOTAL = 24, 120  # units that the archive of the fixture has, and that the run may have in the end
-ALL = 1 + len(DERIVED)  # tables with files of the same ranges, but for plies
+ALL = 1 + len(DERIVED_TABLES)  # tables with files of the same ranges, but for plies
 
 
 @pytest.fixture(scope="module")
 def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.DataFrame]]:
     """The archive with more files, not written in the order of their games, and all derived tables; its answers."""
     archive = filled(tmp_path_factory.mktemp("larger") / "archive")
-    archive.save_run(record(games=48))
+    archive.write_run(record(games=48))
     spans = [(first, first + 8) for first in range(FIRST, 72, 8)]
     random.Random(1).shuffle(spans)
     for span in spans:
@@ -256,8 +271,8 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.D
 def grow(archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]) -> list[pl.DataFrame]:
     """Give the archive of the fixture all files of the larger one, and return the answers of that."""
     for path, content in contents(larger[0]).items():
-        if path.name != MARKER:
-            archive.backend.replace(archive.root / larger[0].name_of(path), content)
+        if path.name != MARKER_NAME:
+            archive.backend.replace(archive.root / larger[0].relative_name(path), content)
     return larger[1]
 
 
@@ -266,20 +281,20 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
     archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]
 ) -> None:
     before = grow(archive, larger)
-    files = len(archive.ranges(RUN_ID))
+    files = len(archive.list_effective_ranges(RUN_ID))
     assert files == 2 + 6
-    tallies, fingerprint = read_tallies(archive, [RUN_ID])[RUN_ID], archive.ranges(RUN_ID).fingerprint
-    assert files_to_compact(archive, RUN_ID) == files
+    tallies, fingerprint = read_tallies(archive, [RUN_ID])[RUN_ID], archive.list_effective_ranges(RUN_ID).fingerprint
+    assert count_compactable_files(archive, RUN_ID) == files
     told: list[int] = []
-    assert compact(archive, RUN_ID, progress=told.append) == (files, 1, 0)
+    assert compact_run(archive, RUN_ID, progress=told.append) == (files, 1, 0)
     assert told == [files]
-    for table in (*STORED, *DERIVED.values()):
-        assert [each[:3] for each in archive.ranges(RUN_ID, table.name)] == [(0, 72, fingerprint)]
+    for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
+        assert [each[:3] for each in archive.list_effective_ranges(RUN_ID, table.name)] == [(0, 72, fingerprint)]
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == tallies
-    assert files_to_compact(archive, RUN_ID) == 0
-    assert compact(archive, RUN_ID) == Compacted()
-    assert remove_replaced(archive, RUN_ID, 0.0) == files * (1 + ALL)
-    assert unneeded_files(archive) == []
+    assert count_compactable_files(archive, RUN_ID) == 0
+    assert compact_run(archive, RUN_ID) == CompactionSummary()
+    assert remove_replaced_files(archive, RUN_ID, 0.0) == files * (1 + ALL)
+    assert list_unneeded_files(archive) == []
     assert_same(answers(archive.root), before)
     assert problems(archive) == []
 
@@ -287,19 +302,19 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
 def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_ten_minutes(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive.save_run(record(games=16))
-    assert compact(archive, RUN_ID) == (2, 1, 0)
-    now = archive.backend.clock(archive.root)
-    for seconds, removed in ((0.9 * AGE_SECONDS, 0), (1.1 * AGE_SECONDS, 6)):
+    archive.write_run(record(games=16))
+    assert compact_run(archive, RUN_ID) == (2, 1, 0)
+    now = archive.backend.read_clock(archive.root)
+    for seconds, removed in ((0.9 * GRACE_SECONDS, 0), (1.1 * GRACE_SECONDS, 6)):
         monkeypatch.setattr(archive.backend, "clock", lambda _root, then=now + seconds: then)
-        assert compact(archive, RUN_ID) == (0, 0, removed)
-    assert unneeded_files(archive) == []
+        assert compact_run(archive, RUN_ID) == (0, 0, removed)
+    assert list_unneeded_files(archive) == []
     monkeypatch.undo()
-    archive.save_run(record(games=80))
+    archive.write_run(record(games=80))
     for span in ((24, 32), (32, 64), (64, 120)):
         store_span(archive, span, games_of_seed(3, TOTAL // 3))
-    assert compact(archive, RUN_ID) == (4, 1, 0)
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 120)]
+    assert compact_run(archive, RUN_ID) == (4, 1, 0)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 120)]
     assert problems(archive) == []
 
 
@@ -308,10 +323,10 @@ def test_very_many_files_are_put_together_in_steps(
     archive: Archive, larger: tuple[Archive, list[pl.DataFrame]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = grow(archive, larger)
-    for table in (*STORED, *DERIVED.values()):
+    for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
         monkeypatch.setitem(vars(table), "most", 3)
     told: list[int] = []
-    assert compact(archive, RUN_ID, progress=told.append) == (8, 1, 0)
+    assert compact_run(archive, RUN_ID, progress=told.append) == (8, 1, 0)
     assert sum(told) == 8
     assert len(told) > 3
     assert_same(answers(archive.root), before)
@@ -320,9 +335,9 @@ def test_very_many_files_are_put_together_in_steps(
 
 def sizes(archive: Archive) -> list[int]:
     """The bytes of each range in games and plies."""
-    found = dict.fromkeys((each.games for each in archive.ranges(RUN_ID)), 0)
+    found = dict.fromkeys((each.games_stem for each in archive.list_effective_ranges(RUN_ID)), 0)
     for table in ("games", "plies"):
-        for name, status in archive.statuses(table, RUN_ID).items():
+        for name, status in archive.list_file_statuses(table, RUN_ID).items():
             if (stem := name.split(".")[0]) in found:
                 found[stem] += status.bytes
     return list(found.values())
@@ -333,46 +348,48 @@ def test_no_file_becomes_larger_than_was_asked_for(
 ) -> None:
     grow(archive, larger)
     whole = copied(archive, tmp_path / "whole")
-    compact(whole, RUN_ID)
+    compact_run(whole, RUN_ID)
     (most,) = sizes(whole)
-    done = compact(archive, RUN_ID, most - 1)
+    done = compact_run(archive, RUN_ID, most - 1)
     assert done.files > done.by > 1
     assert max(sizes(archive)) < most
-    assert archive.ranges(RUN_ID).units == 72
-    assert compact(archive, RUN_ID, most - 1) == Compacted()
-    assert compact(archive, RUN_ID, min(sizes(archive))) == Compacted()
+    assert archive.list_effective_ranges(RUN_ID).units == 72
+    assert compact_run(archive, RUN_ID, most - 1) == CompactionSummary()
+    assert compact_run(archive, RUN_ID, min(sizes(archive))) == CompactionSummary()
     assert problems(archive) == []
 
 
 def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Archive) -> None:
     """Decisions of a part of a file would not count, and exact values take hours."""
     decide(archive, RUN_ID)
-    archive.save_run(record(games=32))
+    archive.write_run(record(games=32))
     for span in ((24, 28), (28, 32), (32, 48)):
         store_span(archive, span, games_of_seed(3, TOTAL // 3))
-    before = archive.ranges(RUN_ID, "decisions")
+    before = archive.list_effective_ranges(RUN_ID, "decisions")
     for _ in range(2):
-        compact(archive, RUN_ID)
-        remove_replaced(archive, RUN_ID, 0.0)
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 16), (16, 24), (24, 32), (32, 48)]
-    assert list(archive.ranges(RUN_ID, "decisions")) == list(before)
+        compact_run(archive, RUN_ID)
+        remove_replaced_files(archive, RUN_ID, 0.0)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24), (24, 32), (32, 48)]
+    assert list(archive.list_effective_ranges(RUN_ID, "decisions")) == list(before)
     decide(archive, RUN_ID)
-    compact(archive, RUN_ID)
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 48)]
-    assert [each[:2] for each in archive.ranges(RUN_ID, "decisions")] == [(0, 48)]
+    compact_run(archive, RUN_ID)
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 48)]
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID, "decisions")] == [(0, 48)]
     assert problems(archive) == []
 
 
 def test_games_whose_choices_are_counted_stay_apart_too(archive: Archive) -> None:
-    archive.save_run(record(games=16))
+    archive.write_run(record(games=16))
     decide(archive, RUN_ID)
-    first = archive.ranges(RUN_ID)[0]
-    for stored in archive.ranges(RUN_ID, "decisions").inside(first.first, first.end):
-        (frame,) = DECISIONS_TABLE.parts(archive, RUN_ID, stored)
+    first = archive.list_effective_ranges(RUN_ID)[0]
+    for stored in archive.list_effective_ranges(RUN_ID, "decisions").select_overlapping(first.first, first.end):
+        (frame,) = DECISIONS_TABLE.read_frames(archive, RUN_ID, stored)
         counted = frame.with_columns(saving=pl.lit(1, pl.Int32))
-        DECISIONS_TABLE.store(archive, RUN_ID, first, counted, AnnotationExtent(choices=True).text)
-    assert compact(archive, RUN_ID).files == 0
-    assert archive.ranges(RUN_ID, "decisions", AnnotationExtent(choices=True).is_in).covered == [(0, 16)]
+        DECISIONS_TABLE.write(archive, RUN_ID, first, counted, AnnotationExtent(choices=True).text)
+    assert compact_run(archive, RUN_ID).files == 0
+    assert archive.list_effective_ranges(
+        RUN_ID, "decisions", AnnotationExtent(choices=True).is_included_in
+    ).covered_ranges == [(0, 16)]
 
 
 # Others who do the same, at the same time.
@@ -384,11 +401,11 @@ def test_many_who_compact_at_once_make_the_same_files(
 ) -> None:
     before = grow(archive, larger)
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: compact(Archive(archive.root), RUN_ID), range(4)))
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 72)]
+        list(threads.map(lambda _: compact_run(Archive(archive.root), RUN_ID), range(4)))
+    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 72)]
     assert_same(answers(archive.root), before)
-    remove_replaced(archive, RUN_ID, 0.0)
-    assert unneeded_files(archive) == []
+    remove_replaced_files(archive, RUN_ID, 0.0)
+    assert list_unneeded_files(archive) == []
     assert problems(archive) == []
 
 
@@ -396,17 +413,17 @@ def test_many_who_compact_at_once_make_the_same_files(
 
 
 def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
-    archive.save_run(record(games=16))
-    (first, _), fingerprint = archive.ranges(RUN_ID), archive.ranges(RUN_ID).fingerprint
-    path = Path(archive.path("plies", RUN_ID, first))
+    archive.write_run(record(games=16))
+    (first, _), fingerprint = archive.list_effective_ranges(RUN_ID), archive.list_effective_ranges(RUN_ID).fingerprint
+    path = Path(archive.find_path("plies", RUN_ID, first))
     content = path.read_bytes()
     path.write_bytes(content[::-1])
     with pytest.raises(FailureError, match=path.name):
-        compact(archive, RUN_ID)
-    assert len(archive.ranges(RUN_ID)) == 2
+        compact_run(archive, RUN_ID)
+    assert len(archive.list_effective_ranges(RUN_ID)) == 2
     path.write_bytes(content)
-    assert compact(archive, RUN_ID) == (2, 1, 0)
-    assert archive.ranges(RUN_ID).fingerprint == fingerprint
-    Path(archive.record_file(RUN_ID)).unlink()
+    assert compact_run(archive, RUN_ID) == (2, 1, 0)
+    assert archive.list_effective_ranges(RUN_ID).fingerprint == fingerprint
+    Path(archive.run_record_path(RUN_ID)).unlink()
     with pytest.raises(FailureError, match="has games and no record"):
-        compact(archive, RUN_ID)
+        compact_run(archive, RUN_ID)

@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
-from analytics.store.ranges import check_of
-from analytics.tables.verify.archive import verify
+from analytics.store.range_files import write_games
+from analytics.store.ranges import compute_checksum
+from analytics.tables.verify.archive import verify_archive
 from quarto.batch import Block
 from tests.analytics.naive_games import (
     PAIRINGS,
@@ -27,17 +27,17 @@ from tests.analytics.naive_games import (
 
 
 def only_problem(archive: Archive) -> str:
-    problems = verify(archive).problems
+    problems = verify_archive(archive).problems
     assert len(problems) == 1, problems
     return str(problems[0])
 
 
 def forged(archive: Archive, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any) -> Path:
     """Put another content in the place of a file that counts, under a name with its check, or with other parts."""
-    known = archive.ranges(run_id, table)[number]
+    known = archive.list_effective_ranges(run_id, table)[number]
     archive.backend.remove(archive.folder(table, run_id) / known.name)
-    path = archive.folder(table, run_id) / known._replace(check=check_of(content), **name).name
-    archive.put(path, content)
+    path = archive.folder(table, run_id) / known._replace(checksum=compute_checksum(content), **name).name
+    archive.write_file(path, content)
     return Path(path)
 
 
@@ -50,7 +50,7 @@ def rewrite(
     **name: Any,
 ) -> Path:
     """Change the rows of a file, so that only the rows themselves can tell."""
-    path = archive.folder(table, run_id) / archive.ranges(run_id, table)[number].name
+    path = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[number].name
     buffer = io.BytesIO()
     change(pl.read_parquet(archive.backend.read(path))).write_parquet(buffer)
     return forged(archive, table, buffer.getvalue(), number, run_id, **name)
@@ -65,26 +65,26 @@ def rewritten(
     **name: Any,
 ) -> Iterator[Path]:
     """The same inside the context, after which the first file of the table is as it was."""
-    known = archive.folder(table, run_id) / archive.ranges(run_id, table)[0].name
+    known = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
     content = archive.backend.read(known)
     path = rewrite(archive, table, change, 0, run_id, **name)
     archive.refresh()
     yield path
     archive.backend.remove(path)
-    archive.put(known, content)
+    archive.write_file(known, content)
     archive.refresh()
 
 
 def file_of(archive: Archive, table: str, number: int = 0) -> PurePath:
-    return archive.path(table, RUN_ID, archive.ranges(RUN_ID)[number])
+    return archive.find_path(table, RUN_ID, archive.list_effective_ranges(RUN_ID)[number])
 
 
 def one_pairing(archive: Archive, blocks: Sequence[Block], **spec: Any) -> str:
     """A run of one pairing with these games, from pair 0 on."""
     run = record(spec_of(pairings=PAIRINGS[:1], **spec))
-    archive.save_run(run)
+    archive.write_run(run)
     pairs = sum(block.pairs for block in blocks)
-    store_games(archive, run.run_id, run.line, PAIRINGS[:1], (0, pairs), blocks)
+    write_games(archive, run.run_id, run.unit_line, PAIRINGS[:1], (0, pairs), blocks)
     return run.run_id
 
 
@@ -99,7 +99,7 @@ def changed(column: str, row: int, value: int) -> Callable[[pl.DataFrame], pl.Da
 
 
 def map_of_problems(archive: Archive) -> str:
-    return "\n".join(map(str, verify(archive).problems))
+    return "\n".join(map(str, verify_archive(archive).problems))
 
 
 def complete_game(ending: int, seed: int = 0) -> Game:

@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
 from analytics.store.archive import Archive
 from analytics.tables.derived.decisions import GIFT, PLACEMENT
 from analytics.tables.derived.exact_values import UNKNOWN
 from analytics.tables.derived.tables import index_runs
-from analytics.tables.verify.archive import verify
-from analytics.tables.verify.replay import LATE, known_values
+from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verify.replay import LATE_PIECES, compute_known_values
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.folders import contents
@@ -44,19 +44,19 @@ Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def with_values(archive: Archive) -> Archive:
-    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=15, megabytes=0.1))
+    annotate_runs(archive, [RUN_ID], AnnotationOptions(from_pieces=15, megabytes=0.1))
     return archive
 
 
 def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
-    found = verify(with_values(archive))
+    found = verify_archive(with_values(archive))
     assert (found.problems, found.decisions > 0) == ([], True)
-    lost = archive.ranges(RUN_ID, "decisions")[0]
+    lost = archive.list_effective_ranges(RUN_ID, "decisions")[0]
     archive.backend.remove(archive.folder("decisions", RUN_ID) / lost.name)
     remedy = "which were there: restore the files from a copy, or run 'qarena annotate' again"
     assert only_problem(archive).endswith(f"lacks {lost.units} of 24 units, {remedy}")
     with_values(archive)
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
 
 
 def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> None:
@@ -70,19 +70,19 @@ def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> Non
     )
     for change in changes:
         with rewritten(archive, "positions", change) as one, rewritten(archive, "first_plies", change) as other:
-            problems = verify(archive).problems
+            problems = verify_archive(archive).problems
             assert {problem.file for problem in problems} == {one, other}
             assert all("remove it and run 'qarena archive index'" in problem.what for problem in problems)
             assert len(problems) == 2
     with rewritten(archive, "positions", lambda frame: frame, extent="04") as path:  # fewer plies than its name says
         assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
 
 
 def solved(archive: Archive) -> str:
     """A run of drawn games with their exact values."""
     run_id = one_pairing(archive, [block_of([complete_game(1, seed) for seed in range(4)])])
-    annotate_runs(archive, [run_id], AnnotationSettings(from_pieces=14, megabytes=0.1))
+    annotate_runs(archive, [run_id], AnnotationOptions(from_pieces=14, megabytes=0.1))
     return run_id
 
 
@@ -98,7 +98,9 @@ def test_exact_values_that_cannot_be_are_found(archive: Archive) -> None:
     )
     for change, complaint in changes:
         with rewritten(archive, "decisions", change, run_id) as path:
-            assert any(complaint in problem.what for problem in verify(archive).problems if problem.file == path)
+            assert any(
+                complaint in problem.what for problem in verify_archive(archive).problems if problem.file == path
+            )
 
 
 def test_a_derived_file_whose_name_lies_is_found(archive: Archive) -> None:
@@ -113,7 +115,7 @@ def test_a_derived_file_whose_name_lies_is_found(archive: Archive) -> None:
                 stack.enter_context(rewritten(archive, table, lambda frame: frame, **name))
                 for table in ("positions", "first_plies", "decisions")
             }
-            assert {problem.file for problem in verify(archive).problems if complaint in problem.what} >= paths
+            assert {problem.file for problem in verify_archive(archive).problems if complaint in problem.what} >= paths
 
 
 OWN_PIECE = replace(CLASSIC, name="own_piece", chooser="mover")
@@ -132,7 +134,7 @@ def annotated_once(rules: Rules, choices: bool) -> tuple[str, dict[PurePosixPath
         archive = Archive.open(Path(folder) / "archive", create=True)
         run_id = _annotated(archive, rules, choices)
         files = contents(archive)
-        return run_id, {PurePosixPath(archive.name_of(path)): content for path, content in files.items()}
+        return run_id, {PurePosixPath(archive.relative_name(path)): content for path, content in files.items()}
 
 
 def annotated(archive: Archive, rules: Rules = CLASSIC, choices: bool = False) -> str:
@@ -148,7 +150,7 @@ def _annotated(archive: Archive, rules: Rules, choices: bool) -> str:
     games = [random_game(dice, rules, 0.2) for _ in range(40)]
     drawn = (game for game in iter(lambda: random_game(dice, rules, 0), None) if game["ending"] == FULL_BOARD)
     run_id = one_pairing(archive, [block_of([*games, next(drawn), next(drawn)])], rules=rules)
-    annotate_runs(archive, [run_id], AnnotationSettings(choices=choices, from_pieces=8, megabytes=1.0))
+    annotate_runs(archive, [run_id], AnnotationOptions(choices=choices, from_pieces=8, megabytes=1.0))
     return run_id
 
 
@@ -191,37 +193,37 @@ WRONG: dict[str, Change] = {
 @pytest.mark.parametrize("rules", RULES)
 def test_values_that_contradict_the_rules_are_found(empty: Archive, rules: str) -> None:
     run_id = annotated(empty, RULES[rules])
-    found = verify(empty)
+    found = verify_archive(empty)
     assert (found.problems, found.decisions > 100) == ([], True)
     for what, change in WRONG.items():
         with rewritten(empty, "decisions", change, run_id) as path:
-            said = [problem.what for problem in verify(empty).problems if problem.file == path]
+            said = [problem.what for problem in verify_archive(empty).problems if problem.file == path]
             assert any(", and in truth " in each and "run 'qarena annotate'" in each for each in said), what
 
 
 def test_a_value_of_a_late_position_is_solved_again(empty: Archive) -> None:
     """One value is another, and those before and after it fit: only solving tells."""
     run_id = one_pairing(empty, [block_of([complete_game(1, seed) for seed in range(4)])])
-    annotate_runs(empty, [run_id], AnnotationSettings(from_pieces=8, megabytes=1.0))
-    for ply, kind in ((LATE, GIFT), (LATE, PLACEMENT), (12, GIFT), (14, PLACEMENT)):
+    annotate_runs(empty, [run_id], AnnotationOptions(from_pieces=8, megabytes=1.0))
+    for ply, kind in ((LATE_PIECES, GIFT), (LATE_PIECES, PLACEMENT), (12, GIFT), (14, PLACEMENT)):
         here = (pl.col("ply") == ply) & (pl.col("kind") == kind)
         with rewritten(empty, "decisions", other_before(here), run_id):
-            assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify(empty).problems)
+            assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify_archive(empty).problems)
 
 
 def test_choices_that_were_counted_wrong_are_found(empty: Archive) -> None:
     run_id = annotated(empty, choices=True)
-    assert verify(empty).problems == []
-    wrong = put("saving", 1, (pl.col("ply") >= LATE) & (pl.col("saving") > 1))
+    assert verify_archive(empty).problems == []
+    wrong = put("saving", 1, (pl.col("ply") >= LATE_PIECES) & (pl.col("saving") > 1))
     path = rewrite(empty, "decisions", wrong, run_id=run_id)
-    found = [str(problem) for problem in verify(empty).problems if problem.file == path]
+    found = [str(problem) for problem in verify_archive(empty).problems if problem.file == path]
     assert any("saving is 1 at ply 1" in what for what in found)
 
 
 def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(empty: Archive) -> None:
     run_id = annotated(empty, OWN_PIECE)
-    rewrite(empty, "decisions", other_before(pl.col("ply") == LATE - 1), run_id=run_id)
-    assert any("do not fit together" in problem.what for problem in verify(empty).problems)
+    rewrite(empty, "decisions", other_before(pl.col("ply") == LATE_PIECES - 1), run_id=run_id)
+    assert any("do not fit together" in problem.what for problem in verify_archive(empty).problems)
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -231,15 +233,15 @@ def test_what_is_known_is_what_the_solver_says_and_a_naive_look_at_the_board(rul
     games = [random_game(dice, of, 0) for _ in range(30)]
     block = block_of(games, swapped=False).games
     packed = Games(np.clip(block.pieces, 0, 15), np.clip(block.cells, 0, 15), *block[2:])
-    values = known_values(packed, np.zeros(len(games), np.int8), False, of)
+    values = compute_known_values(packed, np.zeros(len(games), np.int8), False, of)
     for number, game in enumerate(games):
         board: dict[int, int] = {}
         for ply, (piece, cell) in enumerate(game["plies"]):
             left = [each for each in range(16) if each not in board.values()]
             wins = {each for each in left for at in range(16) if at not in board and has_line({**board, at: each}, of)}
-            if ply < LATE and of.mover_chooses:
+            if ply < LATE_PIECES and of.mover_chooses:
                 assert values.placement[ply, number] == (1 if wins else UNKNOWN)
-            elif ply < LATE:
+            elif ply < LATE_PIECES:
                 assert values.placement[ply, number] == (1 if piece in wins else UNKNOWN)
                 assert values.gift[ply, number] == (-1 if wins == {*left} else UNKNOWN)
             board[cell] = piece

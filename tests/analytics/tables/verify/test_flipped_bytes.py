@@ -11,7 +11,7 @@ from msgspec import structs
 
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.indexed import derive_all
 from tests.analytics.naive_games import BLOCKS
@@ -44,14 +44,14 @@ def one_of_each_kind(archive: Archive) -> Iterator[Path]:
 def said(root: Path) -> Any:
     """What the records say; those of tables are compared by ``verify``, row by row or byte by byte."""
     archive = Snapshot(root)
-    cards = [structs.asdict(card) for card in archive.cards()]
-    return archive.runs(), archive.sweep_jobs(), archive.verdicts(), cards
+    cards = [structs.asdict(card) for card in archive.load_cards()]
+    return archive.load_runs(), archive.load_sweep_jobs(), archive.load_verdicts(), cards
 
 
 def complaints(root: Path) -> list[str]:
     """What a reader, or ``verify``, finds wrong."""
     try:
-        return [str(problem) for problem in verify(Archive.open(root)).problems]
+        return [str(problem) for problem in verify_archive(Archive.open(root)).problems]
     except (FailureError, RequestError) as error:
         return [str(error)]
 

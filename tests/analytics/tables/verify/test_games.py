@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
-from analytics.tables.verify.archive import verify
-from analytics.tables.verify.games import NAMED_GAMES
+from analytics.store.range_files import write_games
+from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verify.games import REPORTED_GAMES
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import (
@@ -51,11 +51,11 @@ DIAGONAL = Rules("diagonal", rows_and_columns=False)
 def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
     run = record(spec_of(rules))
-    archive.save_run(run)
+    archive.write_run(run)
     store(archive, run.run_id, [random_block(3, pairing, pairs=20, rules=rules) for pairing in range(3)], most=64)
-    assert not verify(archive).problems
-    archive.save_run(record(spec_of(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
-    assert archive.folder("plies", run.run_id) in {problem.file.parent for problem in verify(archive).problems}
+    assert not verify_archive(archive).problems
+    archive.write_run(record(spec_of(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
+    assert archive.folder("plies", run.run_id) in {problem.file.parent for problem in verify_archive(archive).problems}
 
 
 def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(
         (fixed, [single_games(1, pairing, 0, 4) for pairing in range(3)]),
         (imported, [single_games(1, 0, 0, 4), single_games(1, 1, 4, 6), single_games(1, 2, 10, 2)]),
     ):
-        archive.save_run(run)
-        store_games(archive, run.run_id, run.line, PAIRINGS, (0, 12), blocks)
-    assert verify(archive).problems == []
+        archive.write_run(run)
+        write_games(archive, run.run_id, run.unit_line, PAIRINGS, (0, 12), blocks)
+    assert verify_archive(archive).problems == []
     for table in ("games", "plies"):
         shutil.rmtree(archive.folder(table, fixed.run_id))
         shutil.copytree(archive.folder(table, imported.run_id), archive.folder(table, fixed.run_id))
-    assert any("are not, in order, those of its units" in str(each) for each in verify(archive).problems)
+    assert any("are not, in order, those of its units" in str(each) for each in verify_archive(archive).problems)
 
 
 # Tables.
@@ -111,10 +111,10 @@ TABLES: tuple[tuple[str, Change, str], ...] = (
 def test_tables_that_are_not_of_the_range_and_wrong_values_are_found(archive: Archive) -> None:
     for table, change, complaint in TABLES:
         with rewritten(archive, table, change) as path:
-            problems = [str(problem) for problem in verify(archive).problems]
+            problems = [str(problem) for problem in verify_archive(archive).problems]
             assert any(problem.startswith(str(path)) and complaint in problem for problem in problems), problems
             assert len(problems) == 1 or ": game" not in complaint
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
 
 
 def test_sound_games_that_are_others_than_the_name_says_are_found(archive: Archive) -> None:
@@ -136,9 +136,9 @@ def test_sound_games_that_are_others_than_the_name_says_are_found(archive: Archi
 
 def test_every_changed_outcome_is_found(archive: Archive) -> None:
     path = rewrite(archive, "plies", lambda frame: frame.with_columns((pl.col("outcome") + 1).alias("outcome")))
-    problems = [str(problem) for problem in verify(archive).problems]
+    problems = [str(problem) for problem in verify_archive(archive).problems]
     assert problems[0].startswith(f"{path}: game 0: the column outcome contradicts the winner")
-    assert len(problems) == NAMED_GAMES + 1
+    assert len(problems) == REPORTED_GAMES + 1
     assert "more games that are wrong" in problems[-1]
 
 
@@ -207,7 +207,7 @@ PAIRS = [complete_game(0, seed) for seed in (1, 1, 2, 2, 3, 3)]  # games that sh
 def with_openings(archive: Archive, plies: int, games: Sequence[Sequence[Game]], opening: int | None = None) -> None:
     """Another run, which imposes so many plies: the games of each pairing."""
     run = record(spec_of(opening_plies=plies))
-    archive.save_run(run)
+    archive.write_run(run)
     of = plies if opening is None else opening
     store(archive, run.run_id, [block_of(each, pairing, 0, of) for pairing, each in enumerate(games)])
 
@@ -234,15 +234,15 @@ def test_an_opening_that_is_not_the_one_imposed_is_named(
 ) -> None:
     with_openings(archive, 4, games, opening)
     assert re.search(complaint, map_of_problems(archive))
-    assert len(verify(archive).problems) <= 2  # a file of units 0 to 7, and one of unit 8
+    assert len(verify_archive(archive).problems) <= 2  # a file of units 0 to 7, and one of unit 8
 
 
 def test_an_opening_longer_than_the_game_is_named(archive: Archive) -> None:
     game = complete_game(0)
     length = len(game["plies"])
     with_openings(archive, length, [[game] * 4] * 3)
-    assert not verify(archive).problems
+    assert not verify_archive(archive).problems
     with_openings(archive, length + 1, [[game] * 4] * 3)
-    problems = [str(problem) for problem in verify(archive).problems]
+    problems = [str(problem) for problem in verify_archive(archive).problems]
     assert len(problems) == 12
     assert all("its opening is longer than the game" in problem for problem in problems)

@@ -10,14 +10,14 @@ from msgspec import UNSET, structs
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.questions.mistakes import judged_agents
+from analytics.questions.mistakes import find_judged_agents
 from analytics.questions.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
-from analytics.tables.derived.derived_table import note_derived
+from analytics.tables.derived.derived_table import record_derived_units
 from analytics.tables.derived.tables import THOUGHTS_TABLE
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import ArenaError, FailureError
 from tests.analytics.folders import copied
 from tests.analytics.naive_games import RUN_ID
@@ -63,7 +63,7 @@ def promising(everything: Archive, tmp_path_factory: pytest.TempPathFactory) -> 
     """An archive with files of every kind, and a sweep of three jobs that has ended."""
     archive = copied(everything, tmp_path_factory.mktemp("promising") / "archive")
     for job in range(3):
-        archive.save_sweep_job(SweepJob("sweep", job, {"games": "16"}, RUN_ID, jobs=0 if job == 1 else 3))
+        archive.write_sweep_job(SweepJob("sweep", job, {"games": "16"}, RUN_ID, jobs=0 if job == 1 else 3))
     return archive
 
 
@@ -84,7 +84,7 @@ def test_a_lost_file_is_named_and_not_answered_around(
     is_unknown = what == "a job of a sweep" and all_files  # nothing says any more that there was one
     for file in files if all_files else files[:1]:
         file.unlink()
-    problems = [str(problem.file) for problem in verify(archive).problems]
+    problems = [str(problem.file) for problem in verify_archive(archive).problems]
     assert bool(problems) == (is_loss and not is_unknown)
     assert not problems or any(problem.startswith(str(files[0].parent)) for problem in problems)
     if is_unknown or what == "a policy's card":  # files without a card may also be left of a killed writer
@@ -116,43 +116,43 @@ def names_loss(error: str, file: Path, what: str) -> bool:
 def test_mistakes_are_not_counted_in_a_part_of_the_decisions(whole: Archive) -> None:
     min(Path(whole.root).glob("decisions/run=*/*")).unlink()
     with open_archive(whole.root) as opened, pytest.raises(FailureError) as refused:
-        judged_agents(opened, "true")
+        find_judged_agents(opened, "true")
     folder = whole.folder("decisions", RUN_ID)
     remedy = "which were there: restore the files from a copy, or run 'qarena annotate' again"
     assert str(refused.value) == f"{folder} lacks 16 of 24 units, {remedy}"
 
 
 def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(whole: Archive) -> None:
-    Path(whole.record_file(RUN_ID)).unlink()
+    Path(whole.run_record_path(RUN_ID)).unlink()
     snapshot = Snapshot(whole.root)
-    (line,) = snapshot.leave_out_damaged()
-    assert line.startswith(f"run {RUN_ID} has games and no record: restore {whole.record_file(RUN_ID)} from a copy")
-    assert (snapshot.runs(), snapshot.run_ids()) == ([], [])
+    (line,) = snapshot.drop_damaged_runs()
+    assert line.startswith(f"run {RUN_ID} has games and no record: restore {whole.run_record_path(RUN_ID)} from a copy")
+    assert (snapshot.load_runs(), snapshot.list_run_ids()) == ([], [])
     with pytest.raises(FailureError, match="has games and no record"):
-        whole.runs()
+        whole.load_runs()
     for file in Path(whole.root).glob("games/run=*/*"):
         file.unlink()
-    assert (whole.runs(), Snapshot(whole.root).runs()) == ([], [])  # an empty folder is no run
+    assert (whole.load_runs(), Snapshot(whole.root).load_runs()) == ([], [])  # an empty folder is no run
 
 
 def test_a_loss_is_not_forgotten_when_units_are_noted_again(whole: Archive) -> None:
     min(Path(whole.root).glob("thoughts/run=*/*")).unlink()
-    note_derived(whole, RUN_ID, [THOUGHTS_TABLE])
-    (problem,) = verify(whole).problems
+    record_derived_units(whole, RUN_ID, [THOUGHTS_TABLE])
+    (problem,) = verify_archive(whole).problems
     assert "lacks 16 of 24 units" in problem.what
 
 
 def test_a_record_of_before_promises_no_derived_table(whole: Archive) -> None:
     """It stays the same bytes, too."""
-    path = Path(whole.record_file(RUN_ID))
+    path = Path(whole.run_record_path(RUN_ID))
     assert '"derived"' in path.read_text()
-    before = Archive.open(whole.root, create=True).known_run(RUN_ID)
+    before = Archive.open(whole.root, create=True).load_run(RUN_ID)
 
-    whole.save_run(structs.replace(before, derived=UNSET))
+    whole.write_run(structs.replace(before, derived=UNSET))
     content = path.read_bytes()
     assert b"derived" not in content
-    whole.save_run(whole.known_run(RUN_ID))
+    whole.write_run(whole.load_run(RUN_ID))
     assert path.read_bytes() == content
     for file in Path(whole.root).glob("thoughts/run=*/*"):
         file.unlink()
-    assert verify(whole).problems == []
+    assert verify_archive(whole).problems == []

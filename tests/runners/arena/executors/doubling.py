@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quarto.errors import FailureError, RequestError
-from runners.arena.executors.base import Stop, Task
+from runners.arena.executors.base import StopSignal, Task
 from runners.hosting.interruption import SIGNALS
 
 Part = tuple[int, str]  # a number, and what is to happen to it
@@ -23,9 +23,9 @@ class Doubling(Task):
 
     folder: str
 
-    def __call__(self, part: Part, stop: Stop) -> int:
+    def __call__(self, part: Part, stop: StopSignal) -> int:
         number, what = part
-        self.once("made", self._note_that_it_is_made)
+        self.build_once("made", self._note_that_it_is_made)
         died = Path(self.folder) / f"died-{number}"
         if what == "die" or (what == "die once" and not died.exists()):
             died.touch()

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
-from runners.arena.executors.processes import MOST_LOSSES, Processes
-from runners.arena.experiment import begin, prepare
-from runners.arena.playing import Outcome, PartPlayer, PlayTask, execute, task_of
+from runners.arena.executors.processes import MAX_LOSSES, Processes
+from runners.arena.experiment import prepare_experiment, record_run_start
+from runners.arena.playing import ChunkPlayer, PlayTask, RunOutcome, build_task, execute_request
 from runners.arena.spec import RunSpec
-from runners.hosting.interruption import still_working
+from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
 from tests.runners.arena.executors.doubling import Doubling, Part
 from tests.runners.conftest import Qarena
@@ -52,10 +52,10 @@ def mapped(executor: Executor, folder: Path, *parts: Part) -> list[int]:
 
 def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> None:
     """Otherwise Python waits for them for ever when it ends."""
-    pool = Processes().pool(Doubling(str(tmp_path)), 1, threading.Event())
+    pool = Processes().open_pool(Doubling(str(tmp_path)), 1, threading.Event())
     before = {*multiprocessing.active_children()}
-    pool.begin((3, ""))
-    while not (answers := [*pool.answers()]):
+    pool.submit((3, ""))
+    while not (answers := [*pool.wait_for_results()]):
         pass
     assert answers == [6]
     (worker,) = {*multiprocessing.active_children()} - before
@@ -146,9 +146,9 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
         assert answer == 2
         stop.set()
     assert stop.is_set()
-    assert still_working() is (executor is THREADS)
+    assert has_working_threads() is (executor is THREADS)
     over.set()
-    while still_working():
+    while has_working_threads():
         time.sleep(0.001)
     assert mapped(executor, tmp_path, (1, "")) == [2]
 
@@ -170,7 +170,7 @@ def test_workers_leave_signals_to_the_run(
 
 
 def test_a_part_that_kills_every_worker_ends_the_work_with_one_line(processes: Processes, tmp_path: Path) -> None:
-    text = rf"^{MOST_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
+    text = rf"^{MAX_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
     with pytest.raises(FailureError, match=text) as caught:
         mapped(processes, tmp_path, (3, "die"))
     assert "\n" not in str(caught.value)
@@ -191,10 +191,10 @@ AGENTS = f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]"
 TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true")
 
 
-def played(root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None) -> Outcome:
+def played(root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None) -> RunOutcome:
     """The outcome of a request that is carried out by processes."""
     asked = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
-    return execute(asked, "qarena run", stop or threading.Event())
+    return execute_request(asked, "qarena run", stop or threading.Event())
 
 
 def wait_for_a_file(root: Path) -> None:
@@ -209,8 +209,8 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     assert (first.played, found.played, expected.played) == (40, 80, 120)
     assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
     archive = Archive.open(tmp_path / "processes")
-    assert verify(archive).problems == []
-    assert len(archive.ranges(found.run_id)) > 2
+    assert verify_archive(archive).problems == []
+    assert len(archive.list_effective_ranges(found.run_id)) > 2
     assert found.results == expected.results
     assert {line.partition(" (")[0] for line in found.misbehaviour} == {
         line.partition(" (")[0] for line in expected.misbehaviour
@@ -230,7 +230,7 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
     play(tmp_path / "threads", *mortal, "threads=1")
     assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
-    assert verify(Archive.open(tmp_path / "archive")).problems == []
+    assert verify_archive(Archive.open(tmp_path / "archive")).problems == []
 
 
 @pytest.mark.slow
@@ -277,7 +277,7 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
         found = qarena(*run, f"executor={executor}", "--archive", archive)
         assert (found.code, "forfeits" in found.out) == (0, False), found.err
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
-    assert verify(Archive.open(tmp_path / "two")).problems == []
+    assert verify_archive(Archive.open(tmp_path / "two")).problems == []
 
 
 # A task of a run elsewhere.
@@ -288,21 +288,21 @@ AGENTS = "agents=[random,{agent:random,_target_:tests.runners.players.Dice,name:
 @pytest.fixture
 def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
-    experiment = prepare(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
-    begin(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
-    here = task_of(experiment)
-    here.once("player", lambda: PartPlayer(experiment))
-    return PlayTask(**here.plain())
+    experiment = prepare_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
+    record_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
+    here = build_task(experiment)
+    here.build_once("player", lambda: ChunkPlayer(experiment))
+    return PlayTask(**here.to_dict())
 
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
     archive = Archive.open(Path(task.root))
-    run, asked = RunSpec.from_plain(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
+    run, asked = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
     assert (run, run.run_id) == (asked, asked.run_id)
     assert run.agents[1].limits.turn_seconds == 9
     found = [task(part, threading.Event()) for part in ((2, 4), (4, 6))]
     assert [(each.reached, each.written) for each in found] == [(4, ((2, 4),)), (6, ((4, 6),))]
-    assert archive.ranges(run.run_id).covered == [(2, 6)]
+    assert archive.list_effective_ranges(run.run_id).covered_ranges == [(2, 6)]
 
 
 def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path: Path) -> None:

@@ -14,18 +14,18 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings
-from analytics.exact.tablebase_build import BuildJob, BuildProgress, Chunks, build
-from analytics.questions.selection import EVERY_GAME
+from analytics.exact.annotate import AnnotationOptions
+from analytics.exact.tablebase_build import BuildProgress, ChunkStore, TablebaseBuildRequest, build_tablebase
+from analytics.questions.selection import ALL_GAMES
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.rules import Rules
-from runners.arena.executors.base import THREADS, Executor, Stop, WorkerPool
-from runners.arena.executors.processes import Returned, TaskData, answer_of, carry_out, task_data
-from runners.arena.indexing import bring_up_to_date
-from runners.exact.annotation import annotate
-from runners.exact.tablebases import solve
+from runners.arena.executors.base import THREADS, Executor, StopSignal, WorkerPool
+from runners.arena.executors.processes import TaskData, TaskResult, build_task_data, run_task, unwrap_result
+from runners.arena.indexing import update_index
+from runners.exact.annotation import annotate_games
+from runners.exact.tablebases import solve_chunks
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -41,14 +41,14 @@ class Inline(Executor):
     parts = 0  # of all objects
     shares_memory = False
 
-    def workers(self, threads: int) -> int:
+    def count_workers(self, threads: int) -> int:
         return threads
 
-    def here(self, threads: int) -> int:
+    def count_local_processes(self, threads: int) -> int:
         return threads
 
-    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
-        return InlinePool(task_data(task, Path.cwd()), stop)
+    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        return InlinePool(build_task_data(task, Path.cwd()), stop)
 
 
 class InlinePool(WorkerPool):
@@ -58,27 +58,27 @@ class InlinePool(WorkerPool):
 
     def __init__(self, task: TaskData, stop: threading.Event) -> None:
         self._task, self._stop = task, stop
-        self._returned: list[Returned] = []
+        self._returned: list[TaskResult] = []
         self._known: set[str] = set()
         self._is_first = True
 
-    def begin(self, part: Any) -> None:
+    def submit(self, part: Any) -> None:
         Inline.parts += 1
         self.pending = 1
         for _ in range(1 + self._is_first):  # what a lost worker has written is written again
-            returned: Any = carry_out(self._task, pickle.loads(pickle.dumps(part)), self._stop)  # noqa: S301  (its own)
+            returned: Any = run_task(self._task, pickle.loads(pickle.dumps(part)), self._stop)  # noqa: S301  (its own)
         self._is_first = False
         self._returned = [returned]
 
-    def answers(self) -> Iterator[Any]:
+    def wait_for_results(self) -> Iterator[Any]:
         self.pending = 0
         for returned in self._returned:
-            yield answer_of(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
+            yield unwrap_result(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """The task sees it itself."""
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Nothing is in progress."""
 
 
@@ -121,19 +121,19 @@ def test_an_index_and_annotations(
     totals = []
     for root in roots:
         archive = Archive.open(root)
-        totals.append(bring_up_to_date(archive, archive.run_ids(), 16, 1, executors[root.name]))
+        totals.append(update_index(archive, archive.list_run_ids(), 16, 1, executors[root.name]))
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
     assert Inline.parts == 5
     for root in roots:
-        annotate(root, EVERY_GAME, AnnotationSettings(megabytes=0.1), 1, executors[root.name])
+        annotate_games(root, ALL_GAMES, AnnotationOptions(megabytes=0.1), 1, executors[root.name])
     here, there = capsys.readouterr().out.splitlines()
     assert here.partition(" judged in ")[0] == there.partition(" judged in ")[0]
     assert "of 70 games" in here
     assert Inline.parts == 10
     for view in ("positions", "decisions"):
         assert_same_view(view, roots)
-    assert verify(Archive.open(roots[1])).problems == []
+    assert verify_archive(Archive.open(roots[1])).problems == []
 
 
 @pytest.mark.slow
@@ -141,16 +141,16 @@ def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch
     monkeypatch.setattr("analytics.exact.tablebase_build.CHUNK_BOARDS", 40)
     tables, solved = {}, dict.fromkeys(executors, 0)
     for name, executor in executors.items():
-        job = BuildJob(QUICK, 3, tmp_path / name, 1, 1.0)
+        job = TablebaseBuildRequest(QUICK, 3, tmp_path / name, 1, 1.0)
 
         def advance(boards: int, name: str = name) -> None:
             solved[name] += boards
 
-        def solving(chunks: Chunks, stop: threading.Event, executor: Executor = executor) -> None:
-            solve(chunks, executor, 1, stop)
+        def solving(chunks: ChunkStore, stop: threading.Event, executor: Executor = executor) -> None:
+            solve_chunks(chunks, executor, 1, stop)
 
         progress = BuildProgress(lambda _all, _done: None, advance)
-        found = build(job, {"version": "1", "fingerprint": "ab"}, threading.Event(), progress, solving)
+        found = build_tablebase(job, {"version": "1", "fingerprint": "ab"}, threading.Event(), progress, solving)
         assert found is not None
         tables[name] = pl.read_parquet(found.path)
     assert_frame_equal(tables["here"], tables["there"])

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.base.agent import AgentLimits, SomeFailedError
+from agents.base.agent import AgentLimits, SomeTurnsFailedError
 from analytics import open_archive
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
@@ -24,11 +24,17 @@ from quarto.notation import format_position, parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from runners.authoring import check
-from runners.config.agents import agent_named, load_agent
+from runners.config.agents import agent_from_label, load_agent
 from runners.config.options import load_rules
 from runners.hosting.engines.agent import Engine, EnginePlayer
-from runners.hosting.engines.process import MOST_ERRORS, _StandardError
-from runners.hosting.engines.protocol import TURNS, parsed_position, parsed_rules, position_lines, rules_line
+from runners.hosting.engines.process import MAX_ERROR_BYTES, _StandardErrorReader
+from runners.hosting.engines.protocol import (
+    TURNS_BY_LINE,
+    format_position_lines,
+    format_rules_line,
+    parse_position_and_seed,
+    parse_rules,
+)
 from runners.play.engine import EngineServer, converse
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -95,29 +101,29 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def player(command: str, rules: Rules = CLASSIC, limits: AgentLimits | None = None) -> EnginePlayer:
-    return Engine(command, limits).lifted(rules, "engine")
+    return Engine(command, limits).build_player(rules, "engine")
 
 
 def batch(*texts: str) -> tuple[Batch, Streams]:
     positions = [parse_position(text)[0] for text in texts]
-    return Batch.of(positions), Streams(np.arange(len(texts), dtype=np.uint64) + 7)
+    return Batch.from_positions(positions), Streams(np.arange(len(texts), dtype=np.uint64) + 7)
 
 
 FIVE = ("0.../.1../..../.... 2",) * 5
 
 
 def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
-    said = _StandardError()
+    said = _StandardErrorReader()
     writing = os.dup(said.writing_end)
-    said.begin()
+    said.start()
     for _ in range(40):
-        os.write(writing, b"x" * MOST_ERRORS)
-    before = 40 * MOST_ERRORS
+        os.write(writing, b"x" * MAX_ERROR_BYTES)
+    before = 40 * MAX_ERROR_BYTES
     os.write(writing, b"no such piece\n")
     os.close(writing)
-    assert said.since(before) == "no such piece\n"
+    assert said.read_since(before) == "no such piece\n"
     assert said.size == before + 14
-    assert said.since(0) == "x" * (MOST_ERRORS - 14) + "no such piece\n"
+    assert said.read_since(0) == "x" * (MAX_ERROR_BYTES - 14) + "no such piece\n"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +150,7 @@ def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
 def test_a_fault_costs_the_game_whose_turn_is_owed(faulty: Path, fault: str, kind: str, text: str) -> None:
     limits = {"hangs": AgentLimits(turn_seconds=0.3), "memory": AgentLimits(megabytes=300)}.get(fault)
     asked = player(f"{BARE} {faulty} '{fault}'", limits=limits)
-    with pytest.raises(SomeFailedError) as found:
+    with pytest.raises(SomeTurnsFailedError) as found:
         asked.play(*batch(*FIVE))
     assert list(found.value.failures) == [2]
     error = found.value.failures[2]
@@ -172,7 +178,7 @@ def test_a_turn_that_nobody_asked_for_costs_a_game_and_the_next_are_right(faulty
     (process,) = asked._idle
     while not process._lines and not select.select([process._from], [], [], 1)[0]:
         pass  # the turn may still be on its way
-    with pytest.raises(SomeFailedError, match="1 of 2") as found:
+    with pytest.raises(SomeTurnsFailedError, match="1 of 2") as found:
         asked.play(*batch(*FIVE[:2]))
     assert "without being asked" in str(found.value.failures[0])
     assert found.value.turns.cells[1] == 5
@@ -245,12 +251,12 @@ def test_a_command_with_signs_of_hydra_is_told_how_to_quote(qarena: Qarena) -> N
         assert message in qarena("run", "engine", "random", f"a.command={value}").refusal
     label = "engine(command=./mine --depth=3)"
     assert 'needs double quotes, command="./mine --depth=3"' in qarena("agents", "check", label).refusal
-    assert agent_named('engine(command="./mine a,b --depth=3")').params == {"command": "./mine a,b --depth=3"}
+    assert agent_from_label('engine(command="./mine a,b --depth=3")').params == {"command": "./mine a,b --depth=3"}
 
 
 def test_an_engine_is_limited_in_memory_without_another_key(faulty: Path) -> None:
     label = f"engine(command={BARE} {faulty},megabytes=300)"
-    assert agent_named(label, trusted=True).build()._limits == AgentLimits(megabytes=300)  # type: ignore[union-attr]
+    assert agent_from_label(label, trusted=True).build()._limits == AgentLimits(megabytes=300)  # type: ignore[union-attr]
 
 
 def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:
@@ -276,17 +282,17 @@ def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rules", ["classic", "own_piece", "torus_square"])
 def test_texts_of_positions_and_rules_are_those_of_the_project(rules: str) -> None:
     known = load_rules(rules)
-    name, chooser, lines = parsed_rules(rules_line(known).removeprefix("rules "))
+    name, chooser, lines = parse_rules(format_rules_line(known).removeprefix("rules "))
     assert (name, chooser, lines) == (rules, known.chooser, {frozenset(line) for line in known.lines})
     asked, rng = batch(
         "..../..../..../.... -", "0123/4567/89AB/CDE. F", "F..0/..../.A../.... -", ".E../..../..../...3 4"
     )
-    text = position_lines(asked, rng.seeds).decode()
+    text = format_position_lines(asked, rng.seeds).decode()
     for index, line in enumerate(text.splitlines()):
-        position, seed = parsed_position(line.removeprefix("position "))
+        position, seed = parse_position_and_seed(line.removeprefix("position "))
         assert (position, seed) == (asked.position(index)._replace(last_cell=-1), 7 + index)
         assert f"position {format_position(position)} " in line
-    assert len(TURNS) == 17 * 17
+    assert len(TURNS_BY_LINE) == 17 * 17
 
 
 def test_the_same_games_come_again_on_any_number_of_threads(tmp_path: Path) -> None:
@@ -342,7 +348,7 @@ def test_check_names_the_rules_that_are_broken(faulty: Path, monkeypatch: pytest
 
 def test_a_program_that_data_name_does_not_start(faulty: Path) -> None:
     with pytest.raises(RequestError, match="would run code that this project does not vouch for"):
-        agent_named(f"engine(command={BARE} {faulty})").build()
+        agent_from_label(f"engine(command={BARE} {faulty})").build()
 
 
 def test_a_file_that_the_command_names_is_part_of_the_code(faulty: Path) -> None:
@@ -389,13 +395,13 @@ def test_wrong_lines_of_other_programs_are_answered_by_errors() -> None:
     assert lines[6] == "error the line a1b1c1d1 is finished: the game is over, nobody has a turn"
     assert lines[7:] == ["ready", lines[6]]
     with pytest.raises(RequestError, match="iterations=0"):
-        EngineServer(agent_named("mcts(iterations=0)"))
+        EngineServer(agent_from_label("mcts(iterations=0)"))
 
 
 def test_an_agent_behind_the_protocol_plays_as_it_plays_in_a_run() -> None:
     command = f"{sys.executable} -c 'from runners.cli.main import main; main()' engine rule_based"
     asked, rng = batch("..../..../..../.... -", "0.../.1../..../.... 2", "01../..../..../...5 3")
     by_protocol = player(command).play(asked, rng)
-    itself: Turns = EngineServer(load_agent("rule_based"))._player(CLASSIC).player().play(asked, rng)
+    itself: Turns = EngineServer(load_agent("rule_based"))._build_guarded_agent(CLASSIC).fork_player().play(asked, rng)
     assert by_protocol.gifts.tolist() == itself.gifts.tolist()
     assert by_protocol.cells.tolist()[1:] == itself.cells.tolist()[1:]

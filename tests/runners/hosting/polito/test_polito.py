@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from agents.base.agent import LateError, SomeFailedError
+from agents.base.agent import SomeTurnsFailedError, TurnTimeoutError
 from agents.dumb import Dumb
 from quarto import Player, Quarto
 from quarto.batch import ENDINGS, Batch, Games
@@ -24,22 +24,22 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.arena.code import code_of
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.code import build_code_record
+from runners.arena.engine import BatchEngine, PairRange
 from runners.arena.spec import RunSpec
-from runners.config.agents import agent_from_settings, agent_named, load_agent
-from runners.config.options import settings_of
+from runners.config.agents import agent_from_label, agent_from_settings, load_agent
+from runners.config.options import load_option
 from runners.hosting.polito import player as player_module
 from runners.hosting.polito.agent import Polito
-from runners.hosting.polito.live_game import Answers, LiveGame
+from runners.hosting.polito.live_game import AnswerChecker, LiveGame
 from runners.hosting.polito.player import PolitoPlayer
-from runners.hosting.polito.randomness import CopiedState, ExchangedState, GameStreams
+from runners.hosting.polito.randomness import CopiedNumpyState, GameStreams, SwappableNumpyState
 from tests.paths import ROOT
 from tests.runners.hosting.polito import folders
 
 
 def polito(folder: Path, player: str, **settings: Any) -> Any:
-    own = settings_of("agent", "polito")
+    own = load_option("agent", "polito")
     return agent_from_settings(
         "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path(), True
     ).build()
@@ -90,7 +90,7 @@ def test_games_are_those_of_the_packages_own_loop(tmp_path: Path, monkeypatch: p
     for name in ("players", "utility"):
         monkeypatch.delitem(sys.modules, name)
     one, two = (polito(folder, "players.HistoryPlayer", kwargs={"salt": salt}) for salt in (4, 9))
-    games = engine(one, two).play_block(Order(0, 0, 1)).block.games
+    games = engine(one, two).play_block(PairRange(0, 0, 1)).block.games
     for i, salts in enumerate([(4, 9), (9, 4)]):
         plies, winner = by_run(players, salts)
         assert texts(games)[i].startswith(f"{plies} ")
@@ -111,9 +111,9 @@ def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pyt
     )
     arena = engine(*agents, pairings=((0, 1), (1, 2), (2, 0)), plies=3)
     for pairing in range(3):
-        ended = {ENDINGS[each] for each in arena.play_block(Order(pairing, 0, 3)).block.games.ending}
-        assert ended <= {"line", "full_board"}, arena.misbehaviour()
-    assert arena.misbehaviour() == []
+        ended = {ENDINGS[each] for each in arena.play_block(PairRange(pairing, 0, 3)).block.games.ending}
+        assert ended <= {"line", "full_board"}, arena.describe_misbehaviour()
+    assert arena.describe_misbehaviour() == []
     files = {path.relative_to(tmp_path).as_posix() for path in agents[0].data_files if path.is_relative_to(tmp_path)}
     assert files == {"flat/players.py", "flat/utility.py", "flat/lazy.py", "flat/late.py", "flat/weights.bin"}
     assert tmp_path / "beside/quarto/objects.py" in agents[1].data_files
@@ -126,13 +126,13 @@ def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pyt
 def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, folders.DICE)
 
-    def played(orders: list[Order], threads: int) -> dict[int, list[str]]:
+    def played(orders: list[PairRange], threads: int) -> dict[int, list[str]]:
         blocks = engine(polito(folder, "dice.DicePlayer"), Dumb()).play(orders, threads)
         found = {each.block.first_pair: texts(each.block.games) for each in blocks}
         return {first + i // 2 * 2: games[i : i + 2] for first, games in found.items() for i in range(0, len(games), 2)}
 
-    together = [game for pair in sorted(played([Order(0, 0, 6)], 1).items()) for game in pair[1]]
-    apart = played([Order(0, pair, 1) for pair in (4, 0, 3, 5, 1, 2)], 2)
+    together = [game for pair in sorted(played([PairRange(0, 0, 6)], 1).items()) for game in pair[1]]
+    apart = played([PairRange(0, pair, 1) for pair in (4, 0, 3, 5, 1, 2)], 2)
     assert [game for pair in range(6) for game in apart[pair]] == together
     assert len(set(together)) == 12
 
@@ -141,7 +141,7 @@ def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: py
     agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=5, kwargs={"weight": 12})
     player = agent.lifted(CLASSIC, "moody")
     assert 12e6 / 8 <= player.game_words <= 30e6 / 8  # of 12 MB that each object takes
-    with caplog.at_level(logging.INFO), pytest.raises(SomeFailedError) as some:
+    with caplog.at_level(logging.INFO), pytest.raises(SomeTurnsFailedError) as some:
         moods(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
     cells, gifts = (dict(zip(hands, each.tolist(), strict=True)) for each in some.value.turns)
     told = {hands[i]: f"{error} at {getattr(error, 'raised_at', '')}" for i, error in some.value.failures.items()}
@@ -164,7 +164,7 @@ def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: py
 def moods(player: PolitoPlayer, hands: list[int]) -> Any:
     """Turns of a moody player in positions with these pieces in hand."""
     positions = [parse_position(f"CD../..../..../.... {hand:X}")[0] for hand in hands]
-    return player.play(Batch.of(positions), Streams(np.arange(len(positions), dtype=np.uint64)))
+    return player.play(Batch.from_positions(positions), Streams(np.arange(len(positions), dtype=np.uint64)))
 
 
 def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
@@ -173,9 +173,12 @@ def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
     monkeypatch.setattr(player_module, "GRACE", 0.05)
     monkeypatch.setattr(player_module, "AGAIN", 0.02)
     agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
-    with pytest.raises(SomeFailedError) as some:
+    with pytest.raises(SomeTurnsFailedError) as some:
         moods(agent.lifted(CLASSIC, "moody"), [5, 6, 7])
-    assert {hand: type(error) for hand, error in some.value.failures.items()} == {0: LateError, 1: LateError}
+    assert {hand: type(error) for hand, error in some.value.failures.items()} == {
+        0: TurnTimeoutError,
+        1: TurnTimeoutError,
+    }
     assert "turn_seconds=0.15" in str(some.value.failures[0])
     assert some.value.turns.cells[2] == 2
 
@@ -184,7 +187,7 @@ def test_a_reused_player_meets_its_games_one_after_the_other(tmp_path: Path, cap
     folder = folders.write(tmp_path, folders.LEARNER)
     arena = engine(polito(folder, "learner.Learner", reuse=True), Dumb())
     with caplog.at_level(logging.INFO):
-        games = arena.play_block(Order(0, 0, 3)).block.games
+        games = arena.play_block(PairRange(0, 0, 3)).block.games
     assert {ENDINGS[each] for each in games.ending} == {"line"}
     found = re.findall(r"game (\d+) of (\d+)", caplog.text)
     assert found == [(str(number), "1") for number in range(1, 7)]
@@ -196,8 +199,8 @@ OWN = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
 def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     arena = engine(polito(folders.write(tmp_path, folders.OWN_GAME), "needy.Needy", **OWN), Dumb())
     with caplog.at_level(logging.INFO, logger=player_module.__name__):
-        games = arena.play_block(Order(0, 0, 3)).block.games
-    assert arena.misbehaviour() == []
+        games = arena.play_block(PairRange(0, 0, 3)).block.games
+    assert arena.describe_misbehaviour() == []
     assert games.pieces[0].tolist() == [15, 0] * 3  # the first of its own list, and the first of all
     assert "choice 1\n" in caplog.text  # a trial game before has left nothing
 
@@ -206,8 +209,8 @@ def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: p
 def test_a_player_whose_package_and_constructor_take_more_than_a_game(tmp_path: Path, reuse: bool) -> None:
     kwargs = {"genome": [0.5, -1], "depth": 3}
     arena = engine(polito(folders.write(tmp_path, folders.NAMED), "ga.GAPlayer", kwargs=kwargs, reuse=reuse), Dumb())
-    games = arena.play_block(Order(0, 0, 2)).block.games
-    assert arena.misbehaviour() == []
+    games = arena.play_block(PairRange(0, 0, 2)).block.games
+    assert arena.describe_misbehaviour() == []
     assert games.pieces[0].tolist() == [15, 0] * 2
 
 
@@ -265,8 +268,8 @@ def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Pa
     python.write_text(f'#!/bin/sh\nOLD_LIBRARIES=yes exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     arena = engine(polito(folder, "needy.Old", python=str(python), **OWN), Dumb())
-    arena.play_block(Order(0, 0, 2))
-    assert arena.misbehaviour() == []
+    arena.play_block(PairRange(0, 0, 2))
+    assert arena.describe_misbehaviour() == []
     python.write_text("#!/bin/sh\nprintf 'Python 3.6.15'\nexit 3\n")
     for program, said in ((python, "Python 3.6.15"), (Path("/bin/ls"), "no Python")):
         expected = rf"exit code \d; python={program} is {said}: name Python 3.7 or later, ENV/bin/python$"
@@ -286,7 +289,9 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, b
     folder = folders.write(tmp_path / "theirs", folders.PLAIN)
     with_numpy, without = (
         texts(
-            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2).play_block(Order(0, 0, 9)).block.games
+            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2)
+            .play_block(PairRange(0, 0, 9))
+            .block.games
         )
         for python in (None, bare)
     )
@@ -315,13 +320,13 @@ def test_copied_states_of_numpy_draw_what_exchanged_ones_draw() -> None:
         games = [GameStreams(seed, kind(np.random)) for seed in (1, 2 << 32)]
         found = []
         for game in games * 3:
-            game.use()
+            game.activate()
             found += [np.random.random(), *np.random.normal(size=3)]  # noqa: NPY002  (what players draw from)
         return found
 
     bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # its stubs lack it
     try:
-        assert drawn(ExchangedState) == drawn(CopiedState)
+        assert drawn(SwappableNumpyState) == drawn(CopiedNumpyState)
     finally:
         np.random.set_bit_generator(bits)  # type: ignore[attr-defined]
 
@@ -332,9 +337,14 @@ def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path / "zwei")
     found = set()
     for folder in (tmp_path / "one/quinto-2023", "quinto-2023"):
-        agents = agent_named(f"polito(folder={folder},player=moody.MoodyPlayer)", trusted=True), load_agent("random")
+        agents = (
+            agent_from_label(f"polito(folder={folder},player=moody.MoodyPlayer)", trusted=True),
+            load_agent("random"),
+        )
         spec = RunSpec(CLASSIC, agents, ((0, 1),), 1, 0)
-        found.add((agents[0].label, spec.run_id, code_of(spec, [agent.build() for agent in agents])["fingerprint"]))
+        found.add(
+            (agents[0].label, spec.run_id, build_code_record(spec, [agent.build() for agent in agents])["fingerprint"])
+        )
     ((label, *_),) = found
     assert label == "polito(folder=quinto-2023,player=moody.MoodyPlayer)"
 
@@ -386,7 +396,7 @@ def test_a_player_that_cannot_be_made_is_refused_in_one_line(
     folders.write(tmp_path, {**BAD, "fast.py": "class Fast:\n    def choose_piece(self): pass\n"})
     usual: dict[str, Any] = {"folder": str(tmp_path), "player": "fine.Fine", "python": bare}
     with pytest.raises(RequestError, match=expected) as refused:
-        Polito(**usual | settings).lifted(CLASSIC, "it")
+        Polito(**usual | settings).build_player(CLASSIC, "it")
     assert "\n" not in str(refused.value)
 
 
@@ -401,13 +411,13 @@ def test_a_game_is_over_by_the_lines_of_the_runs_rules(lines: Any, expected: tup
 
     game = Quarto()
     game.set_players((Player(game), Fourth(game)))
-    live = LiveGame(game, game._Quarto__players[1], 1, Mock(), Answers(lines, 9, "_current_player"))  # type: ignore[attr-defined]
+    live = LiveGame(game, game._Quarto__players[1], 1, Mock(), AnswerChecker(lines, 9, "_current_player"))  # type: ignore[attr-defined]
     position, _ = parse_position("01../2.../..../.... 3")
-    assert live.turn(position.lanes, position.occupied, 3) == expected
-    assert live.over == (expected[1] == NONE)
+    assert live.take_turn(position.lanes, position.occupied, 3) == expected
+    assert live.is_over == (expected[1] == NONE)
     assert game.get_board_status().tolist()[:2] == [[0, 1, -1, -1], [2, 3, -1, -1]]
 
 
 def test_it_plays_where_the_opponent_chooses_pieces() -> None:
     with pytest.raises(RequestError, match="does not play rules 'own_piece'"):
-        Polito().lifted(Rules("own_piece", chooser="mover"), "it")
+        Polito().build_player(Rules("own_piece", chooser="mover"), "it")

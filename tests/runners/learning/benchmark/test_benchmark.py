@@ -17,19 +17,26 @@ import pytest
 
 from analytics import open_archive
 from analytics.exchange import export as exchange
-from analytics.statistics.tally import Estimate, Tally, wilson
+from analytics.statistics.tally import Estimate, Tally, wilson_interval
 from analytics.store import marker
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.exact.judging import JudgeOptions
 from runners.learning.benchmark import datasets as making
 from runners.learning.benchmark import score
-from runners.learning.benchmark.datasets import DATASETS, VALIDATION_SEED, MakeRequest, chosen, make, parts_of
-from runners.learning.benchmark.score import References, ScoreRequest, carry_out, mean_return
+from runners.learning.benchmark.datasets import (
+    DATASETS,
+    VALIDATION_SEED,
+    DatasetRequest,
+    create_datasets,
+    list_splits,
+    select_datasets,
+)
+from runners.learning.benchmark.score import ReferenceReturns, ScoreRequest, compute_mean_return, score_agents
 from tests.runners.conftest import Qarena
 
 GAMES = 40
-PLAYED = chosen(["random-v0"])  # of the others, each as it is here, `make test-all` plays two more
+PLAYED = select_datasets(["random-v0"])  # of the others, each as it is here, `make test-all` plays two more
 MORE = [each for each in DATASETS if each.name != "mixed-v0"]  # whose 25 pairings would take as long as the others
 
 
@@ -57,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score, "REFERENCE_GAMES", 40)
         patch.setattr(marker.logger, "warning", lambda *words: notices.append(words))
-        assert make(MakeRequest(folder, parts_of(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
+        assert create_datasets(DatasetRequest(folder, list_splits(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
     assert not notices
     return folder
 
@@ -67,31 +74,31 @@ def more(made: Path) -> Path:
     """The same folder with three datasets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score, "REFERENCE_GAMES", 40)
-        assert make(MakeRequest(made, parts_of(MORE, GAMES, 5), 2, "qarena"), threading.Event())
+        assert create_datasets(DatasetRequest(made, list_splits(MORE, GAMES, 5), 2, "qarena"), threading.Event())
     return made
 
 
 @pytest.mark.slow
 def test_the_same_options_give_the_same_bytes(more: Path, tmp_path: Path) -> None:
-    parts = parts_of(chosen(["random-v0", "quarto/medium-v0"]), GAMES, 5)
-    assert make(MakeRequest(tmp_path / "again", parts, 1, "other words"), threading.Event())
+    parts = list_splits(select_datasets(["random-v0", "quarto/medium-v0"]), GAMES, 5)
+    assert create_datasets(DatasetRequest(tmp_path / "again", parts, 1, "other words"), threading.Event())
     again, first = sums(tmp_path / "again"), sums(more)
     assert again == {key: each for key, each in first.items() if key in again}
     assert len(again) == 3 * len(parts)
     assert len(again["parquet/medium-v0"]) == 3  # one range: games, plies and tallies
-    other = parts_of(chosen(["random-v0"]), GAMES, 6)
-    assert make(MakeRequest(tmp_path / "other", other, 1, "qarena"), threading.Event())
+    other = list_splits(select_datasets(["random-v0"]), GAMES, 6)
+    assert create_datasets(DatasetRequest(tmp_path / "other", other, 1, "qarena"), threading.Event())
     assert all(each != first[key] for key, each in sums(tmp_path / "other").items())
 
 
 @pytest.mark.slow
 def test_minari_reads_the_games_of_the_archives(more: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(more))
-    names = [part.dataset_id for part in parts_of(MORE, GAMES, 5)]
+    names = [part.dataset_id for part in list_splits(MORE, GAMES, 5)]
     assert sorted(minari.list_local_datasets()) == sorted(names)
-    for part in parts_of(MORE, GAMES, 5):
+    for part in list_splits(MORE, GAMES, 5):
         dataset = minari.load_dataset(part.dataset_id)
-        with open_archive(part.parquet(more)) as opened:
+        with open_archive(part.archive_folder(more)) as opened:
             plies: dict[int, list[tuple[int, int]]] = {}
             for game_id, piece, cell in opened.sql(
                 "SELECT game_id, piece, cell FROM plies ORDER BY game_id, ply"
@@ -124,7 +131,7 @@ def test_the_metadata_are_those_of_minari(made: Path, monkeypatch: pytest.Monkey
     ends = minari.get_normalized_score(dataset, np.array([stored["ref_min_score"], stored["ref_max_score"]]))
     assert ends.tolist() == [0, 1]
     assert dataset.env_spec is not None
-    assert (dataset.env_spec.id, dataset.env_spec.kwargs["opponent"]) == (making.ENVIRONMENT, "semi_random")
+    assert (dataset.env_spec.id, dataset.env_spec.kwargs["opponent"]) == (making.ENVIRONMENT_ID, "semi_random")
 
 
 @pytest.mark.extras
@@ -138,19 +145,19 @@ def test_minari_makes_the_environment_of_a_dataset(made: Path, monkeypatch: pyte
     assert environment.action_space == dataset.action_space
     assert (environment.reset(seed=1)[0][:16] >= 0).sum() == 2
     assert dataset.env_spec is not None
-    registered = gymnasium.spec(making.ENVIRONMENT)
+    registered = gymnasium.spec(making.ENVIRONMENT_ID)
     for name in ("nondeterministic", "reward_threshold", "max_episode_steps", "order_enforce", "disable_env_checker"):
         assert getattr(dataset.env_spec, name) == getattr(registered, name), name
 
 
 def test_parts_have_openings_of_their_own_and_pairings_of_every_player(made: Path) -> None:
-    for part in parts_of(PLAYED, GAMES, 5):
-        (run,) = Archive.open(part.parquet(made)).runs()
-        assert run.spec == {**part.spec().as_mapping(), "seed": 5 + part.validation * VALIDATION_SEED}
-    for part in parts_of(DATASETS, GAMES, 5):
-        assert len(part.spec().labels) == part.dataset.pairings
-        assert {first for first, _ in part.spec().labels} == {*part.dataset.players}
-        assert {second for _, second in part.spec().labels} == {*part.dataset.opponents}
+    for part in list_splits(PLAYED, GAMES, 5):
+        (run,) = Archive.open(part.archive_folder(made)).load_runs()
+        assert run.spec == {**part.build_run_spec().to_record(), "seed": 5 + part.validation * VALIDATION_SEED}
+    for part in list_splits(DATASETS, GAMES, 5):
+        assert len(part.build_run_spec().pairing_labels) == part.dataset.pairings
+        assert {first for first, _ in part.build_run_spec().pairing_labels} == {*part.dataset.players}
+        assert {second for _, second in part.build_run_spec().pairing_labels} == {*part.dataset.opponents}
         assert part.games_a_pairing % 2 == 0
         assert part.all_games >= (GAMES / 10 if part.validation else GAMES)
 
@@ -158,8 +165,8 @@ def test_parts_have_openings_of_their_own_and_pairings_of_every_player(made: Pat
 def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = MakeRequest(tmp_path / "made", parts_of(chosen(["random-v0"]), GAMES, 5), 1, "qarena")
-    export = exchange.export
+    request = DatasetRequest(tmp_path / "made", list_splits(select_datasets(["random-v0"]), GAMES, 5), 1, "qarena")
+    export = exchange.write_export
 
     def fails(*arguments: Any) -> Any:
         export(*arguments)
@@ -168,14 +175,14 @@ def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
     with monkeypatch.context() as patch:
         patch.setattr(making, "export", fails)
         with pytest.raises(KeyboardInterrupt):
-            make(request, threading.Event())
+            create_datasets(request, threading.Event())
     assert [path.name for path in (tmp_path / "made" / "parquet").iterdir()] == ["random-v0"]
     assert not list((tmp_path / "made" / "quarto").iterdir())
     stop = threading.Event()
     stop.set()
-    assert not make(request, stop)
+    assert not create_datasets(request, stop)
     assert not list((tmp_path / "made" / "quarto").iterdir())
-    assert make(request, threading.Event())
+    assert create_datasets(request, threading.Event())
     again = sums(tmp_path / "made")
     assert again == {key: each for key, each in sums(made).items() if key in again}
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["parquet", "quarto"]
@@ -183,11 +190,11 @@ def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
 
 def test_what_is_there_is_kept_and_other_games_are_refused(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sums(made)
-    assert make(MakeRequest(made, parts_of(PLAYED, GAMES, 5), 1, "qarena"), threading.Event())
+    assert create_datasets(DatasetRequest(made, list_splits(PLAYED, GAMES, 5), 1, "qarena"), threading.Event())
     assert capsys.readouterr().out.count("is there already") == 2
     assert sums(made) == before
     with pytest.raises(RequestError, match=r"random-v0 was made with another --games or --seed"):
-        make(MakeRequest(made, parts_of(PLAYED, GAMES + 2, 5), 1, "qarena"), threading.Event())
+        create_datasets(DatasetRequest(made, list_splits(PLAYED, GAMES + 2, 5), 1, "qarena"), threading.Event())
 
 
 def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,25 +204,27 @@ def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, caps
         (40, 1, "44 games, some 1 MB: about 3 s on 1 thread"),
         (10**6, 2, "about 113 min on 2 thr"),
     ):
-        parts = parts_of(chosen(["random-v0"] if threads == 1 else ["mixed-v0", "medium-v0"]), games, 5)
-        assert not make(MakeRequest(tmp_path / "none", parts, threads, "qarena"), stop)
+        parts = list_splits(select_datasets(["random-v0"] if threads == 1 else ["mixed-v0", "medium-v0"]), games, 5)
+        assert not create_datasets(DatasetRequest(tmp_path / "none", parts, threads, "qarena"), stop)
         assert told in capsys.readouterr().out
 
 
 def test_returns_are_normalised_between_the_references() -> None:
     games = Tally(pairs=((1, 0, 1), (0, 2, 0), (0, 2, 4)))  # of 20 games 10 won, 6 drawn, 4 lost: (10 - 4) / 20
-    returns = mean_return(games)
+    returns = compute_mean_return(games)
     assert returns.mean == pytest.approx((games.wins - games.losses) / games.games)
     assert returns.low < returns.mean < returns.high
-    alike = mean_return(Tally(pairs=((0, 0, 0), (0, 0, 0), (2, 0, 0))))  # one game of each pair was won, one lost
+    alike = compute_mean_return(
+        Tally(pairs=((0, 0, 0), (0, 0, 0), (2, 0, 0)))
+    )  # one game of each pair was won, one lost
     assert alike.mean == 0
-    low, high = wilson(1, 2)
+    low, high = wilson_interval(1, 2)
     assert (alike.low, alike.high) == (2 * low - 1, 2 * high - 1)
     assert alike.high - alike.low > 1.6
-    lost = mean_return(Tally(pairs=((1, 0, 0), (0, 0, 0), (0, 0, 0))))
+    lost = compute_mean_return(Tally(pairs=((1, 0, 0), (0, 0, 0), (0, 0, 0))))
     assert (lost.mean, lost.low) == (-1, -1)
     assert lost.high > 0.5
-    found = References(-0.5, 0.5).normalised(Estimate(0.25, 0.0, 0.5))
+    found = ReferenceReturns(-0.5, 0.5).normalise(Estimate(0.25, 0.0, 0.5))
     assert found == (0.75, 0.5, 1.0)
 
 
@@ -259,7 +268,7 @@ def test_a_score_that_is_stopped_says_nothing(small: Path) -> None:
     stop = threading.Event()
     stop.set()
     request = ScoreRequest(["random"], "semi_random", Path("data/archive"), small)
-    assert carry_out(request, JudgeOptions(draws=1, games=20), stop) is None
+    assert score_agents(request, JudgeOptions(draws=1, games=20), stop) is None
 
 
 def test_a_set_that_is_not_there_costs_one_line(qarena: Qarena) -> None:

@@ -46,7 +46,7 @@ def test_a_network_is_trained_again_to_the_same_weights_and_plays(qarena: Qarena
     archive = Archive.open(Path("data/archive"))
     one, other = (policy_store.read(archive, name)[1] for name in ("one", "other"))
     assert one.kind == "network"
-    assert policy_store.knowledge_of(one) != policy_store.knowledge_of(other)
+    assert policy_store.compute_knowledge_digest(one) != policy_store.compute_knowledge_digest(other)
     assert qarena("policy", "rebuild", "one", "--config-dir", FOLDER).code == 0  # to the byte
     assert qarena("run", "agent@a=policy", "a.policy=one", "agent@b=random", "games=40", "seed=6").code == 0
     endings = qarena("sql", "SELECT DISTINCT ending FROM games", "--format", "csv").out.split()

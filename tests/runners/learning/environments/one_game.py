@@ -7,15 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import ERROR, LATE
+from agents.base.agent import ERROR_CELL, LATE_CELL
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch
 from quarto.jit import uint64
 from quarto.notation import format_game
-from quarto.observations import ACTIONS, CHOICES, TURNS, StepwiseGame, encoded_turns, mask, observation, rules_named
-from quarto.rng import OPENING, Streams, stream, turn_offset_of
+from quarto.observations import (
+    ACTIONS,
+    GIFT_CODES,
+    TURN_CODES,
+    StepwiseGame,
+    encode_legal_turns,
+    encode_pieces,
+    resolve_rules,
+    unpack_mask,
+)
+from quarto.rng import OPENING_STREAM, Streams, stream, turn_offset_word
 from quarto.rules import NONE
 from runners.hosting.lockstep import draw_openings
-from runners.learning.environments.vector import opponent_of
+from runners.learning.environments.vector import build_opponent
 
 
 class OneGame:
@@ -29,9 +38,9 @@ class OneGame:
         opening_plies: int = 0,
         turns: bool = False,
     ) -> None:
-        self.rules, self.fixed_seat, self.opening_plies, self.turns = rules_named(rules), seat, opening_plies, turns
-        self.opponent = opponent_of(opponent, self.rules)
-        self.player = self.opponent.player() if self.opponent else None
+        self.rules, self.fixed_seat, self.opening_plies, self.turns = resolve_rules(rules), seat, opening_plies, turns
+        self.opponent = build_opponent(opponent, self.rules)
+        self.player = self.opponent.fork_player() if self.opponent else None
         self.seed = self.number = self.seat = 0
         self.stream = np.zeros(1, np.uint64)
         self.game = StepwiseGame(self.rules)
@@ -44,29 +53,33 @@ class OneGame:
         for decision in openings[:, :, 0].T.ravel().tolist():
             self.game.act(decision)
         self.stream[0] = stream(word, self.number, 0)
-        self.seat = int(stream(word, self.number, OPENING) & uint64(1)) if self.fixed_seat is None else self.fixed_seat
+        self.seat = (
+            int(stream(word, self.number, OPENING_STREAM) & uint64(1)) if self.fixed_seat is None else self.fixed_seat
+        )
         if self.player:
             self.player.start(range(1))
         found, *_, info = self._after(self._answer())
         return found, info
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if not 0 <= action < (TURNS if self.turns else ACTIONS) or not self._legal()[action]:
+        if not 0 <= action < (TURN_CODES if self.turns else ACTIONS) or not self._legal()[action]:
             return self._after(FORFEIT_ILLEGAL, forfeit_of=self.seat)
-        for decision in divmod(action, CHOICES) if self.turns else (action,):
+        for decision in divmod(action, GIFT_CODES) if self.turns else (action,):
             if decision < ACTIONS:  # otherwise it is no placement, or no gift
                 self.game.act(decision)
         return self._after(self._answer())
 
     def _answer(self) -> int | None:
         """Play the opponent's turn if it is its turn. Returns the ending if it forfeits."""
-        game, rng = self.game, Streams(self.stream + turn_offset_of(self.game.turn))
+        game, rng = self.game, Streams(self.stream + turn_offset_word(self.game.turn))
         if self.opponent is None or self.player is None or game.over or game.seat == self.seat:
             return None
-        turns = self.opponent.ask(self.player, Batch.of([game.position]), rng, np.zeros(1, np.uint32))
+        turns = self.opponent.take_turns(
+            self.player, Batch.from_positions([game.position]), rng, np.zeros(1, np.uint32)
+        )
         cell, gift = int(turns.cells[0]), int(turns.gifts[0])
-        if cell in (ERROR, LATE):
-            return FORFEIT_ERROR if cell == ERROR else FORFEIT_TIME
+        if cell in (ERROR_CELL, LATE_CELL):
+            return FORFEIT_ERROR if cell == ERROR_CELL else FORFEIT_TIME
         actions = (gift, cell) if self.rules.mover_chooses else (gift,) if game.hand == NONE else (cell, gift)
         for action in actions:
             if self.game.over:
@@ -84,7 +97,7 @@ class OneGame:
         game, acted, over = self.game, self.seat, self.game.over or forfeit is not None
         if self.opponent is None and not over:
             self.seat = game.seat
-        legal = np.ones(TURNS if self.turns else ACTIONS, np.bool_) if over else self._legal()
+        legal = np.ones(TURN_CODES if self.turns else ACTIONS, np.bool_) if over else self._legal()
         info: dict[str, Any] = {"action_mask": legal, "seat": self.seat}
         truncated = forfeit is not None and lost_by != self.seat
         winner = game.winner if forfeit is None else 1 - lost_by
@@ -92,10 +105,10 @@ class OneGame:
             ending = forfeit if forfeit is not None else FULL_BOARD if winner == NONE else LINE
             info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
         reward = 0.0 if truncated or not over or winner == NONE else 1.0 if winner == acted else -1.0
-        seen = np.array(game.pieces, np.int8) if self.turns else observation(game.pieces)
+        seen = np.array(game.pieces, np.int8) if self.turns else encode_pieces(game.pieces)
         return seen, reward, over and not truncated, truncated, info
 
     def _legal(self) -> NDArray[np.bool_]:
         if not self.turns:
-            return mask(self.game.legal).astype(np.bool_)
-        return encoded_turns(Batch.of([self.game.position]), self.rules)[1].reshape(-1)
+            return unpack_mask(self.game.legal).astype(np.bool_)
+        return encode_legal_turns(Batch.from_positions([self.game.position]), self.rules)[1].reshape(-1)

@@ -285,9 +285,9 @@ def test_its_games_are_imported_into_an_archive(tmp_path: Path) -> None:
     arguments = ["archive", "import", str(tmp_path / "games.txt"), "--archive", str(tmp_path / "archive")]
     app(arguments, standalone_mode=False)
     archive = Archive.open(tmp_path / "archive")
-    (record,) = archive.runs()
+    (record,) = archive.load_runs()
     assert {label for pair in record.pairings for label in pair} == {"mine", "random"}
-    assert archive.games_held(record.run_id) == ended
+    assert archive.count_games(record.run_id) == ended
     with open_archive(tmp_path / "archive") as opened:
         won, lost = opened.sql(
             "SELECT count(*) FILTER ((winner = 0 AND agent_0 = 'mine') OR (winner = 1 AND agent_1 = 'mine')),"

@@ -14,14 +14,14 @@ from agents.policy import MC_AFTERSTATE
 from agents.rl_encoded import ENCODED_VALUES
 from agents.rl_tabular import COUNTERS
 from analytics import open_archive
-from analytics.policies.derived.dataset import dataset_of
+from analytics.policies.derived.dataset import load_dataset
 from analytics.policies.derived.mc_afterstate import McAfterstate
-from analytics.questions.selection import select
+from analytics.questions.selection import select_games
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
-from runners.learning.policies.compare import choices_of, joined
-from runners.learning.policies.lineage import share_of
+from runners.learning.policies.compare import compare_turns, join_rows
+from runners.learning.policies.lineage import describe_share
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import GENES, origin
 from tests.runners.conftest import Qarena
@@ -53,29 +53,29 @@ OTHER = values((0, 0, 7, 0.5), (1, 1, 5, -0.25))
 
 
 def test_what_both_know_is_joined_by_position_whatever_the_counts() -> None:
-    common = joined(ONE, OTHER)
+    common = join_rows(ONE, OTHER)
     assert common is not None
     rows = common.select("lanes", "occupied", "a", "b", "difference").rows()
     assert rows == [(0, 0, 0.5, 0.5, 0.0), (1, 1, 0.25, -0.25, 0.5)]
     one, other = ({**policy.table, "cell": policy.table["lanes"]} for policy in (ONE, OTHER))
     del one["mean"], other["mean"]
-    counted = joined(Policy(COUNTERS, table=one), Policy(COUNTERS, table=other))  # counts are the values
+    counted = join_rows(Policy(COUNTERS, table=one), Policy(COUNTERS, table=other))  # counts are the values
     assert counted is not None
     assert counted.select("cell", "a", "b").rows() == [(0, 9, 7), (1, 5, 5)]
     for first, second in ((ONE, GENES), (Policy(COUNTERS, table=one), ONE), (ONE, Policy(ENCODED_VALUES, table={}))):
-        assert joined(first, second) is None
+        assert join_rows(first, second) is None
 
 
 def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
     with open_archive(made) as opened:
-        policy = McAfterstate().derive(dataset_of(select(opened)), 1)
+        policy = McAfterstate().derive(load_dataset(select_games(opened)), 1)
     opposite = Policy(policy.kind, table={**policy.table, "mean": -policy.table["mean"]})
-    same, different = choices_of(policy, policy, CLASSIC), choices_of(policy, opposite, CLASSIC)
+    same, different = compare_turns(policy, policy, CLASSIC), compare_turns(policy, opposite, CLASSIC)
     assert same.same_turn.all()
     assert same.same_board.all()
     assert len(same.positions) == len(different.positions) == len(policy.table["mean"])
-    assert different.same_turn[different.decided].mean() < 0.5
-    assert 20 < different.decided.sum() < len(different.positions)
+    assert different.same_turn[different.deterministic].mean() < 0.5
+    assert 20 < different.deterministic.sum() < len(different.positions)
 
 
 def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -> None:
@@ -115,7 +115,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     ],
 )
 def test_a_lineage_says_how_many_games_there_are_still(games: int | None, held: int, expected: str) -> None:
-    assert share_of(games, held, "X") == expected
+    assert describe_share(games, held, "X") == expected
 
 
 def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qarena) -> None:
@@ -135,7 +135,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
         rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
     )
     assert len(re.findall("code 0", found.out)) == 4
-    shutil.rmtree(policy_cards.folder_of(Archive.open(root), first.policy_id))
+    shutil.rmtree(policy_cards.policy_folder(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
     shutil.rmtree(root / f"games/run={run}")
     left = r"20 games of policy\(policy=first\), random, no longer in this archive$"

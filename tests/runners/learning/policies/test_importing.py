@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from agents.network import INPUTS, Layers, policy_of
+from agents.network import INPUTS, Layers, to_policy
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.notation import format_position
-from quarto.observations import TURNS
+from quarto.observations import TURN_CODES
 from quarto.position import EMPTY
 from runners.learning.policies.importing import save_network
 from tests.runners.conftest import Qarena
@@ -36,7 +36,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
     assert made.out.startswith("q_table: 3 turns up to symmetry from 3 rows; the policy is in data/archive/policies/")
     assert made.out.endswith("  qarena run 'policy(policy=learned)' random rules=classic\n")
     archive = Archive.open(Path("data/archive"))
-    (card,) = policy_cards.cards(archive)
+    (card,) = policy_cards.load_cards(archive)
     assert card.learned["imported"] == {
         "file": "theirs.csv",
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
@@ -61,7 +61,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
     again = qarena("policy", "rebuild", "learned")
     assert "was imported from theirs.csv (SHA-256 " in again.refusal
     assert qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned").code == 0
-    assert [each.policy_id for each in policy_cards.cards(archive)] == [card.policy_id]
+    assert [each.policy_id for each in policy_cards.load_cards(archive)] == [card.policy_id]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_name_of_another_policy_is_refused(file: Path, qarena: Qarena) -> No
 
 def random_layers() -> Layers:
     chance = np.random.default_rng(1)
-    shapes = ((INPUTS, 8), (8, TURNS))
+    shapes = ((INPUTS, 8), (8, TURN_CODES))
     return [(chance.normal(0, 0.3, shape).astype(np.float32), np.zeros(shape[1], np.float32)) for shape in shapes]
 
 
@@ -104,7 +104,7 @@ def test_a_network_is_stored_as_arrays_alone_and_plays_and_is_judged(qarena: Qar
     card = save_network(layers, "mine", "data/archive")
     assert (card.kind, [*card.files]) == ("network", ["table.parquet"])
     _, stored = policy_store.read(Archive.open(Path("data/archive")), "mine")
-    assert policy_store.knowledge_of(stored) == policy_store.knowledge_of(policy_of(layers))
+    assert policy_store.compute_knowledge_digest(stored) == policy_store.compute_knowledge_digest(to_policy(layers))
     assert qarena("run", "policy(policy=mine)", "random", "games=20").code == 0
     assert "policy(policy=mine)" in qarena("policy", "judge", "mine", "--games", "0", "--positions", str(small)).out
     assert qarena("archive", "verify").code == 0

@@ -19,7 +19,7 @@ import pytest
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyFile
-from analytics.store.records import CHECKSUM, sealed
+from analytics.store.records import CHECKSUM, add_checksum
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 from tests.runners.learning.training.trainings import build, train
@@ -71,13 +71,13 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def card_path(root: Path, name: str) -> Path:
     archive = Archive.open(root)
-    return Path(policy_cards.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json")
+    return Path(policy_cards.policy_folder(archive, policy_store.find(archive, name).policy_id) / "card.json")
 
 
 def write_record(path: Path, values: dict[str, Any]) -> None:
     """Write a changed card or record with the checksum that fits."""
     values.pop(CHECKSUM, None)
-    path.write_text(json.dumps(sealed(values)))
+    path.write_text(json.dumps(add_checksum(values)))
 
 
 @contextmanager
@@ -287,7 +287,7 @@ def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
 def test_trainings_among_the_games_of_a_policy_are_said(root: Path, qarena: Qarena) -> None:
     built = qarena("policy", "build", "kind=gift", "name=all", "--archive", str(root)).out
     assert re.search(r" games of \d+ runs \(\d+ of them trainings\) in ", built)
-    run_id = next(record.run_id for record in Archive.open(root).runs() if record.training)
+    run_id = next(record.run_id for record in Archive.open(root).load_runs() if record.training)
     where = ("--where", f"run_id = '{run_id}'", "--archive", str(root))
     alone = qarena("policy", "build", "kind=gift", "name=one", *where).out
     assert f" games of run {run_id} (a training) in " in alone

@@ -14,7 +14,7 @@ import pytest
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
@@ -89,7 +89,7 @@ def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: 
     played = qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=20", f"archive.root={root}")
     assert (played.code, played.err) == (0, "")
     assert "policy(policy=mine)" in played.out
-    assert verify(Archive.open(root)).problems == []
+    assert verify_archive(Archive.open(root)).problems == []
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
         more = ["trainer.games=80" if "games" in word else word for word in overrides]
         trainings.train(root, *more, "policy.name=mine")
     before = snapshot(root)
-    for policy_id in policy_cards.policy_ids(Archive.open(root)):
+    for policy_id in policy_cards.list_policy_ids(Archive.open(root)):
         found = qarena("policy", "rebuild", policy_id)
         assert (found.code, found.err) == (0, "")
         assert found.out.startswith("identical: policy mine ")
@@ -147,7 +147,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
 
 def forge(root: Path, **learned: Any) -> None:
     """Change what a card says of how its policy was learned."""
-    path = policy_cards.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
+    path = policy_cards.policy_folder(Archive.open(root), card_of(root).policy_id) / "card.json"
     forge_record(Path(path), lambda card: card["learned"].update(learned))
 
 
@@ -183,7 +183,7 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
         derivation=how | {"parameters": how["parameters"] | {"least": 1}},
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
-    card_file = policy_cards.folder_of(Archive.open(root), card.policy_id) / "card.json"
+    card_file = policy_cards.policy_folder(Archive.open(root), card.policy_id) / "card.json"
     forge_record(Path(card_file), lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena(*rebuild)
     assert found.code == 1
@@ -206,13 +206,13 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         )
     )
     policy_store.save(archive, COUNTS, origin("foreign"))
-    (derived,) = (record.run_id for record in archive.runs() if record.games == GAMES)
+    (derived,) = (record.run_id for record in archive.load_runs() if record.games == GAMES)
     trainings.build(root, "gift", f"game_id < 100 AND run_id = '{derived}'")
-    first, *_, last = archive.ranges(derived)
-    Path(archive.path("plies", derived, last)).unlink()  # none of its games were needed
+    first, *_, last = archive.list_effective_ranges(derived)
+    Path(archive.find_path("plies", derived, last)).unlink()  # none of its games were needed
     assert qarena(*rebuild, "mine", "--archive", str(root)).code == 0
 
-    gone = re.escape(f"{archive.folder('plies', derived) / first.games}.*.parquet")
+    gone = re.escape(f"{archive.folder('plies', derived) / first.games_stem}.*.parquet")
     for name, expected in {
         "mine": rf"policy 'mine' was derived from games of run {derived}, and {gone}, in which .* missing: .*",
         "trained": rf"run {trained} lacks games from number 0 on: .*",
@@ -220,7 +220,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         "foreign": r"policy 'foreign' was made by trainer 'counting' \(None\), which cannot learn again from .*",
     }.items():
         if name == "mine":
-            Path(archive.path("plies", derived, first)).unlink()
+            Path(archive.find_path("plies", derived, first)).unlink()
         elif name != "foreign":
             shutil.rmtree(root / f"games/run={card_of(root, name).learned['run_ids'][-1]}")
         before = snapshot(root)
@@ -355,7 +355,7 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert built.out.endswith(f"run 'policy(policy=counted)' random --archive {root} --config-dir {own}\n")
     assert sys.path == before
     told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
-    (card,) = (each for each in policy_cards.cards(Archive.open(root)) if each.name == "counted")
+    (card,) = (each for each in policy_cards.load_cards(Archive.open(root)) if each.name == "counted")
     assert [key for key in card.learned if f"`{key}`" not in told] == []
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), "--trust-agents", *mine)
     assert again.out.startswith("identical: policy counted ")

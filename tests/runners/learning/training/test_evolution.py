@@ -17,13 +17,13 @@ from agents.learning.policy import GENOME
 from analytics import open_archive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment
 from runners.arena.replaying import GameDifference, Replay
-from runners.config.options import settings_of
+from runners.config.options import load_option
 from runners.learning.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
-from runners.learning.training.trainer import Trained, TrainingContext
+from runners.learning.training.trainer import TrainingContext, TrainingOutcome
 from tests import naive
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import origin
@@ -41,7 +41,7 @@ GENES = {"ga2": ("alpha", "beta"), "ga5": ("alpha", "beta", "gamma", "delta", "e
 
 def trainer(name: str, **changes: Any) -> GeneticTrainer:
     """The trainer of a yaml, with other values."""
-    settings, target = settings_of("trainer", name), TRAINERS[name]
+    settings, target = load_option("trainer", name), TRAINERS[name]
     assert settings.pop("_target_") == f"{target.__module__}.{target.__name__}"
     return target(**settings | changes)
 
@@ -51,7 +51,7 @@ def context(root: Path, seed: int = 3, **other: Any) -> TrainingContext:
     return trainings.context(root, "evolution", **{"seed": seed, "threads": 2} | other)
 
 
-def assert_same(found: Trained, expected: Trained) -> None:
+def assert_same(found: TrainingOutcome, expected: TrainingOutcome) -> None:
     assert found.policy == expected.policy
     assert found.run_ids == expected.run_ids
     assert found.games == expected.games
@@ -107,7 +107,7 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
         assert rows["parents"].to_list() == [each.parents for each in everybody]
         assert [list(row) for row in rows[GENES[name]].rows()] == [each.genes for each in everybody]
         assert rows["v random", f"v {dumb[0]}"].rows() == [each.fitness for each in everybody]
-    seeds = [record.spec["seed"] for record in map(Archive.open(tmp_path).run, trained.run_ids) if record]
+    seeds = [record.spec["seed"] for record in map(Archive.open(tmp_path).find_run, trained.run_ids) if record]
     assert seeds == [run_seed(8, generation, 4) for generation in range(len(history))]
     answer = twin.best_on_average() if name == "ga2" else history[-1][0].genes
     assert trained.policy is not None
@@ -115,7 +115,7 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutcome]:
     """An archive with a small training of ga2, and what it came to."""
     root = tmp_path_factory.mktemp("small")
     return root, trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(context(root))
@@ -148,7 +148,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
         "mcts(iterations=2)",
     ]
     trained = trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(context(tmp_path))
-    record = Archive.open(tmp_path).run(trained.run_ids[0])
+    record = Archive.open(tmp_path).find_run(trained.run_ids[0])
     assert record is not None
     assert all(label.endswith(",faithful=true,gamma=" + label.split("gamma=")[1]) for label in record.labels[:5])
     assert record.labels[5:] == (
@@ -163,7 +163,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
 def test_all_individuals_can_be_judged_again(tmp_path: Path) -> None:
     trained = trainer("ga2", **SMALL, evaluate="all").train(context(tmp_path))
     archive = Archive.open(tmp_path)
-    assert [len(record.pairings) for record in map(archive.run, trained.run_ids) if record] == [5, 8, 8, 8, 8]
+    assert [len(record.pairings) for record in map(archive.find_run, trained.run_ids) if record] == [5, 8, 8, 8, 8]
     population = trained.tables["population"]
     assert population["run_id"].to_list() == [trained.run_ids[g] for g in population["generation"]]
     assert population.group_by("individual").agg(pl.col("v random").n_unique()).max()["v random"].item() > 1
@@ -195,7 +195,7 @@ def test_more_generations_go_on_from_where_fewer_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("enough", [61, *seldom(1, 30, 60, 150, 204)])
-def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Trained], tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, TrainingOutcome], tmp_path: Path) -> None:
     made, begun = trainer("ga2", **SMALL, opponents=["random", "dumb"]), replace(context(tmp_path), threads=1)
     watcher = Watcher(begun.stop, enough)
     first = made.train(replace(begun, progress=watcher))
@@ -209,21 +209,21 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
     assert snapshot(tmp_path) == before
     assert (stopped_before.played, stopped_before.run_ids) == (0, first.run_ids)
     archive = Archive.open(tmp_path)
-    assert archive.recorded() == archive.run_ids()  # no run was begun without a game
+    assert archive.list_recorded_run_ids() == archive.list_run_ids()  # no run was begun without a game
 
     again = made.train(context(tmp_path))
     assert_same(again, small[1])
     assert again.played == 204 - watcher.games
-    assert verify(archive).problems == []
+    assert verify_archive(archive).problems == []
 
 
-def test_every_generation_is_a_run_and_its_population_is_kept(small: tuple[Path, Trained]) -> None:
+def test_every_generation_is_a_run_and_its_population_is_kept(small: tuple[Path, TrainingOutcome]) -> None:
     root, trained = small
     archive = Archive.open(root)
-    assert [len(record.pairings) for record in map(archive.run, trained.run_ids) if record] == [10, 6, 6, 6, 6]
-    assert [record.run_id for record in archive.runs()] == [*trained.run_ids]
-    assert all(record.training and record.command == "qarena train" for record in archive.runs())
-    assert verify(archive).problems == []
+    assert [len(record.pairings) for record in map(archive.find_run, trained.run_ids) if record] == [10, 6, 6, 6, 6]
+    assert [record.run_id for record in archive.load_runs()] == [*trained.run_ids]
+    assert all(record.training and record.command == "qarena train" for record in archive.load_runs())
+    assert verify_archive(archive).problems == []
     population = trained.tables["population"]
     assert population["generation"].to_list() == [0] * 5 + sorted(8 * [1, 2, 3, 4])
     assert population["place"].to_list() == [*range(5)] + 4 * [*range(8)]
@@ -342,7 +342,7 @@ def test_generations_are_gone_on_from_after_an_upgrade_that_plays_the_same(
 # A stored population
 
 
-def stored(root: Path, trained: Trained, name: str) -> str:
+def stored(root: Path, trained: TrainingOutcome, name: str) -> str:
     """The id of what was learned, kept under a name."""
     assert trained.policy is not None
     return policy_store.save(

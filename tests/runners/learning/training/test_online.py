@@ -13,12 +13,12 @@ import pytest
 from agents.learning.learner import Learner
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.policies.relearn import learning_curve, relearn
+from analytics.policies.relearn import compute_learning_curve, relearn
 from analytics.store.archive import Archive
-from analytics.store.policy_store import knowledge_of
-from analytics.tables.verify.archive import verify
+from analytics.store.policy_store import compute_knowledge_digest
+from analytics.tables.verify.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from runners.arena.spec import AgentSpec, made_of
+from runners.arena.spec import AgentSpec, instantiate
 from runners.learning.training.online import Online, _OnlineTraining
 from tests.marks import seldom
 from tests.naive import Outcome
@@ -64,7 +64,7 @@ def expected(uninterrupted: tuple[Path, Policy]) -> Policy:
 
 
 def learner_of(trainer: Online) -> Any:
-    return made_of("learner", trainer.learner, Learner)
+    return instantiate("learner", trainer.learner, Learner)
 
 
 def assert_played(root: Path, expected: list[Outcome]) -> None:
@@ -82,7 +82,7 @@ def test_games_and_knowledge_are_those_of_the_slow_way(name: str, seats: dict[st
     policy, played = slowly(trainer, tmp_path / "a")
     assert same_bytes(fast, policy)
     assert_played(tmp_path / "a", played)
-    assert verify(Archive.open(tmp_path / "a")).problems == []
+    assert verify_archive(Archive.open(tmp_path / "a")).problems == []
 
 
 def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_stopped_training_goes_on_where_it_was(moment: int, whole: Path, expec
     assert first.games == first.played
     assert moment <= first.played < GAMES
     assert first.curve["games"].sum() == first.games
-    (record,) = Archive.open(root).runs()
+    (record,) = Archive.open(root).load_runs()
     assert record.status == "interrupted"
     second = trainer.train(context(root))
     assert second.policy is not None
@@ -178,10 +178,10 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     root = tmp_path / "a"
     online(games=GAMES).train(context(root, shard_games=64, shard_seconds=0.0))
     archive = Archive.open(root)
-    (run_id,) = archive.run_ids()
-    lost = [archive.ranges(run_id)[number] for number in (1, 3)]
+    (run_id,) = archive.list_run_ids()
+    lost = [archive.list_effective_ranges(run_id)[number] for number in (1, 3)]
     for each in lost:
-        Path(archive.path("games", run_id, each)).unlink()
+        Path(archive.find_path("games", run_id, each)).unlink()
     again = online(games=GAMES).train(context(root))
     assert again.played == sum(each.units for each in lost)  # seats are fixed: a unit is a game
     assert again.policy is not None
@@ -214,7 +214,7 @@ def test_while_one_learns_a_second_one_is_refused_and_afterwards_finds_the_same(
     assert (first.played, second.played) == (GAMES, 0)
     assert all(each.policy is not None and same_bytes(each.policy, expected) for each in (first, second))
     assert_same_rows(rows(root), rows(whole))
-    assert verify(Archive.open(root)).problems == []
+    assert verify_archive(Archive.open(root)).problems == []
 
 
 # Learning again from the log.
@@ -240,7 +240,7 @@ def test_the_curve_counts_the_learners_games_block_by_block(tmp_path: Path) -> N
         size = len(of_block)
         counted.append((first, size, wins, draws, size - wins - draws, wins / size))
     assert trained.curve.rows() == counted
-    found = learning_curve(Archive.open(tmp_path / "a"), trained.run_ids[0], 100, block)
+    found = compute_learning_curve(Archive.open(tmp_path / "a"), trained.run_ids[0], 100, block)
     assert found["games"].sum() == 100
 
 
@@ -292,7 +292,7 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
     assert trained.policy is not None
     learner, archive, (run_id,) = learner_of(trainer), Archive.open(root), trained.run_ids
     again = learner.policy(relearn(archive, run_id, learner))
-    assert knowledge_of(again) == knowledge_of(trained.policy)
+    assert compute_knowledge_digest(again) == compute_knowledge_digest(trained.policy)
     half = learner.policy(relearn(archive, run_id, learner, games=250))
     assert same_bytes(half, learned(online(name, games=250), tmp_path / "b", name))
     differing = learner_of(online(name, learner={**trainer.learner, other: 0.55}))
@@ -303,13 +303,13 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
         relearn(archive, played, learner)
     with pytest.raises(RequestError, match="run 'aaaaaaaaaaaa' is not in archive"):
         relearn(archive, "aaaaaaaaaaaa", learner)
-    second = archive.ranges(run_id)[1]
-    path = Path(archive.path("plies", run_id, second))
+    second = archive.list_effective_ranges(run_id)[1]
+    path = Path(archive.find_path("plies", run_id, second))
     content = path.read_bytes()
     path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
     with pytest.raises(FailureError, match=rf"{path} has other bytes than its name says.*'qarena archive verify'"):
         relearn(archive, run_id, learner)
-    Path(archive.path("games", run_id, second)).unlink()
+    Path(archive.find_path("games", run_id, second)).unlink()
     number = second.first * (2 if trainer.seats == "swapped" else 1)
     with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {number} on"):
         relearn(archive, run_id, learner)

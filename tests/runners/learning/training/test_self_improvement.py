@@ -10,18 +10,18 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
-from analytics.store.policy_store import knowledge_of
+from analytics.store.policy_store import compute_knowledge_digest
 from quarto.errors import RequestError
-from runners.config.agent_policies import description
-from runners.config.options import settings_of
-from runners.learning.policies.lineage import lineage
-from runners.learning.policies.rebuild import rebuild
-from runners.learning.training.derive import code_of
+from runners.config.agent_policies import format_policy_card
+from runners.config.options import load_option
+from runners.learning.policies.lineage import format_lineage
+from runners.learning.policies.rebuild import rebuild_policy
+from runners.learning.training.derive import compute_kind_code
 from runners.learning.training.self_improvement import FROM_PIECES, SelfImprovement
-from runners.learning.training.trainer import Trained, TrainingContext
+from runners.learning.training.trainer import TrainingContext, TrainingOutcome
 from tests.runners.conftest import Qarena
 from tests.runners.learning.training.trainings import context, stopped_after
 
@@ -39,7 +39,7 @@ TYPED = ["trainer=self_improve", *KEYS, 'trainer.kind="mc_afterstate(least=3)"',
 
 
 def trainer(**other: Any) -> SelfImprovement:
-    settings = settings_of("trainer", "self_improve")
+    settings = load_option("trainer", "self_improve")
     assert settings.pop("_target_") == "runners.training.self_improvement.SelfImprovement"
     return SelfImprovement(**settings | SMALL | other)
 
@@ -48,38 +48,38 @@ def named(root: Path, **other: Any) -> TrainingContext:
     return context(root, "self_improve", policy="mine", **other)
 
 
-def knowledge(trained: Trained) -> str:
+def knowledge(trained: TrainingOutcome) -> str:
     assert trained.policy is not None
-    return knowledge_of(trained.policy)
+    return compute_knowledge_digest(trained.policy)
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
+def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingOutcome]:
     root = tmp_path_factory.mktemp("loop") / "archive"
     Archive.open(root, create=True)
     return root, trainer().train(named(root))
 
 
 @pytest.mark.slow
-def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path, Trained]) -> None:
+def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path, TrainingOutcome]) -> None:
     root, trained = loop
     archive = Archive.open(root)
     cards = [policy_store.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
     runs = [card.learned["run_ids"] for card in cards]
     assert [len(each) for each in runs] == [1, 2, 3]
     assert set(runs[0]) < set(runs[1]) < set(runs[2]) == set(trained.run_ids)
-    played = [record.labels for record in archive.runs() if record.run_id in runs[2]]
+    played = [record.labels for record in archive.load_runs() if record.run_id in runs[2]]
     exploring = [f"policy(exploration=0.2,policy=mine-{generation})" for generation in (1, 2)]
     assert sorted(played) == sorted((label, label) for label in ["semi_random", *exploring])
     assert (trained.games, knowledge(trained)) == (900, cards[2].knowledge)
 
 
-def test_nothing_is_played_to_learn_from_after_the_last_generation(loop: tuple[Path, Trained]) -> None:
+def test_nothing_is_played_to_learn_from_after_the_last_generation(loop: tuple[Path, TrainingOutcome]) -> None:
     _, trained = loop
     assert trained.played == 3 * 300 + 4 * 2 * 40  # then strength alone is measured
 
 
-def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, Trained]) -> None:
+def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, TrainingOutcome]) -> None:
     root, trained = loop
     strength = trained.tables["strength"]
     assert strength["generation"].to_list() == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -102,12 +102,12 @@ def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, 
     assert curve["v random high"].to_list() == strength.filter(pl.col("opponent") == "random")["high"].to_list()
 
 
-def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, Trained]) -> None:
+def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, TrainingOutcome]) -> None:
     root, trained = loop
     strength = trained.tables["strength"]
     last = strength.filter(generation=3)
     archive = Archive.open(root)
-    annotate_runs(archive, [last["run_id"][0]], AnnotationSettings(from_pieces=FROM_PIECES))
+    annotate_runs(archive, [last["run_id"][0]], AnnotationOptions(from_pieces=FROM_PIECES))
     with open_archive(root) as opened:
         expected = opened.sql(
             "SELECT game_id >> 32, avg(regret) AS regret, count(*) AS decisions FROM decisions JOIN games "
@@ -123,7 +123,7 @@ def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, Trained]) -
 
 
 @pytest.mark.slow
-def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_path: Path) -> None:
+def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, TrainingOutcome], tmp_path: Path) -> None:
     root = tmp_path / "archive"
     Archive.open(root, create=True)
     for games in (1, 500):
@@ -137,7 +137,7 @@ def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_p
 
 
 @pytest.mark.slow
-def test_more_generations_go_on_from_fewer(loop: tuple[Path, Trained]) -> None:
+def test_more_generations_go_on_from_fewer(loop: tuple[Path, TrainingOutcome]) -> None:
     root, trained = loop
     more = trainer(generations=4).train(named(root))
     assert more.played == 300 + 80
@@ -151,18 +151,18 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     assert "its mean score against the same opponents went from" in found.out
     root = Path("data/archive")
     for name in ("mine", "mine-1", "mine-2", "mine-3"):
-        assert rebuild(root, name).differences == ()
+        assert rebuild_policy(root, name).differences == ()
     archive = Archive.open(root)
     card = policy_store.find(archive, "mine")
-    assert card.code == code_of(card.learned["derivation"]["parameters"])
+    assert card.code == compute_kind_code(card.learned["derivation"]["parameters"])
     how = "self_improve, seed 1, derived as mc_afterstate"
-    (line,) = [line for line in lineage(root, "mine") if "trained by" in line]
+    (line,) = [line for line in format_lineage(root, "mine") if "trained by" in line]
     assert line.startswith(f"  trained by {how}, from 900 games; ")
-    assert lineage(root, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
-    assert ("trainer", f"{how}, 900 games") in description(card, root)
+    assert format_lineage(root, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
+    assert ("trainer", f"{how}, 900 games") in format_policy_card(card, root)
     assert "; learned from 3 runs in data/archive." in found.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
-    drawn = Path(policy_cards.folder_of(archive, card.policy_id) / card.stored_name("curve.svg")).read_text()
+    drawn = Path(policy_cards.policy_folder(archive, card.policy_id) / card.stored_name("curve.svg")).read_text()
     assert all(text in drawn for text in ("v random", "v dumb", "points a game"))
     assert qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=10").code == 0
 

@@ -13,9 +13,9 @@ import pytest
 from analytics import open_archive
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
-from analytics.tables.upkeep.garbage import unneeded_files
-from analytics.tables.verify.archive import verify
-from runners.config.options import names, settings_of
+from analytics.tables.upkeep.garbage import list_unneeded_files
+from analytics.tables.verify.archive import verify_archive
+from runners.config.options import list_options, load_option
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.paths import CONF
@@ -56,18 +56,18 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
     )
     files = ", ".join(map(card.stored_name, ("table.parquet", "curve.parquet", "curve.svg")))
     assert kept == f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: {files}."
-    player = name if name in names("agent") else "policy"
+    player = name if name in list_options("agent") else "policy"
     assert command == f"  qarena run '{player}(policy={name})' random"
     played = qarena(*shlex.split(command)[1:], "games=10")
     assert (played.code, played.err) == (0, "")
     assert f"{player}(policy={name})" in played.out
-    assert verify(Archive.open(root)).problems == []
+    assert verify_archive(Archive.open(root)).problems == []
 
 
 def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     assert qarena(*SMALL, "seed=3", "trainer.learner.discount=.5", "policy.name=mine", "rules=square").code == 0
     card, policy = policy_store.read(Archive.open(root), "mine")
-    (record,) = Archive.open(root).runs()
+    (record,) = Archive.open(root).load_runs()
     assert (card.kind, card.rules["name"], card.code["version"]) == ("q_placement", "square", "0.1.0")
     learned = dict(card.learned)
     parameters = learned.pop("parameters")
@@ -80,12 +80,12 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
         "command": record.command,
     }
     assert record.command.endswith("policy.name=mine rules=square")
-    own = settings_of("trainer", "q_placement")
+    own = load_option("trainer", "q_placement")
     assert parameters == own | {"games": 60, "learner": own["learner"] | {"discount": 0.5}}
     assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
     curve = policy_store.read_table(Archive.open(root), card, "curve")
     assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
-    folder = policy_cards.folder_of(Archive.open(root), card.policy_id)
+    folder = policy_cards.policy_folder(Archive.open(root), card.policy_id)
     picture = Path(folder / card.stored_name("curve.svg")).read_text()
     for text in (
         "How q_placement learned",
@@ -136,7 +136,7 @@ def test_trainings_that_differ_have_names_of_their_own(typed: str, name: str) ->
     found = training("trainer=q_placement", *typed.split())
     assert re.fullmatch(name, found.policy)
     policy_store.check_name(found.policy)
-    assert (found.training == training("trainer=q_placement").training) == (name == "q_placement")
+    assert (found.training_id == training("trainer=q_placement").training_id) == (name == "q_placement")
 
 
 @pytest.mark.slow
@@ -217,8 +217,8 @@ def expected(tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) ->
 def knowledge(folder: Path) -> str:
     """The policy's content, after a check that the archive is sound."""
     archive = Archive.open(folder / "games here")
-    assert verify(archive).problems == []
-    assert sum(archive.games_held(run_id) for run_id in archive.run_ids()) == GAMES
+    assert verify_archive(archive).problems == []
+    assert sum(archive.count_games(run_id) for run_id in archive.list_run_ids()) == GAMES
     return policy_store.find(archive, "mine").knowledge
 
 
@@ -234,8 +234,8 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
         process.communicate(timeout=DEADLINE)
     assert process.returncode == -signal.SIGKILL
     archive = Archive.open(tmp_path / "games here")
-    assert verify(archive).problems == []
-    assert policy_cards.cards(archive) == []
+    assert verify_archive(archive).problems == []
+    assert policy_cards.load_cards(archive) == []
     done = qarena(*ARGUMENTS)
     assert done.code == 0, done.err
     played = int(done.out.splitlines()[1].partition(" games")[0].replace(",", ""))
@@ -250,7 +250,7 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 143
-    (record,) = Archive.open(tmp_path / "games here").runs()
+    (record,) = Archive.open(tmp_path / "games here").load_runs()
     assert record.status == "interrupted"
     assert "Traceback" not in out + err
     kept = re.match(
@@ -260,8 +260,8 @@ def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena,
     assert kept
     assert 0 < int(kept[1].replace(",", "")) < GAMES
     archive = Archive.open(tmp_path / "games here")
-    assert policy_cards.cards(archive) == []
-    assert unneeded_files(archive) == []
+    assert policy_cards.load_cards(archive) == []
+    assert list_unneeded_files(archive) == []
     program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)

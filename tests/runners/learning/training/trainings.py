@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_module
 
-from agents.base.player import KernelPlayer, lift
+from agents.base.player import KernelPlayer, build_player
 from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from quarto.rules import CLASSIC, Rules
-from runners.arena.spec import made_of
-from runners.arena.storage import ArchiveSettings
+from runners.arena.spec import instantiate
+from runners.arena.storage import ArchiveOptions
 from runners.config.agents import load_agent
-from runners.config.options import settings_of
+from runners.config.options import load_option
 from runners.learning.training import derive
 from runners.learning.training.online import Online
-from runners.learning.training.request import TrainingRequest, check, keep, training_request_of
+from runners.learning.training.request import TrainingRequest, check_training, save_policy, training_request_from_config
 from runners.learning.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
@@ -42,7 +42,7 @@ def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingCont
         rules=CLASSIC,
         seed=5,
         threads=1,
-        storage=ArchiveSettings(root, **storage),
+        storage=ArchiveOptions(root, **storage),
         command="qarena train",
         stop=threading.Event(),
         progress=None,
@@ -52,7 +52,7 @@ def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingCont
 
 def online(name: str = "q_placement", **other: Any) -> Online:
     """The trainer of ``conf/trainer/NAME.yaml`` with other parameters."""
-    settings = settings_of("trainer", name)
+    settings = load_option("trainer", name)
     target = settings.pop("_target_")
     assert target == "runners.training.online.Online"
     return Online(**settings | other)
@@ -62,7 +62,7 @@ def training(*overrides: str) -> TrainingRequest:
     """The request of ``qarena train`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("train", overrides=list(overrides), return_hydra_config=True)
-        return training_request_of(composed, composed.hydra.runtime.choices, "qarena train")
+        return training_request_from_config(composed, composed.hydra.runtime.choices, "qarena train")
 
 
 @contextmanager
@@ -79,18 +79,18 @@ def train(root: Path, *overrides: str) -> PolicyCard:
     asked = replace(
         asked, context=replace(asked.context, storage=replace(asked.context.storage, root=root), progress=None)
     )
-    check(asked)
+    check_training(asked)
     trained = asked.trainer.train(asked.context)
     assert trained.policy is not None
     with without_pictures():
-        return keep(asked, trained, trained.policy)
+        return save_policy(asked, trained, trained.policy)
 
 
 def build(root: Path, kind: str, where: str = "true", name: str = "mine", **settings: Any) -> PolicyCard:
     """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
-    own = settings_of("kind", kind) | settings
+    own = load_option("kind", kind) | settings
     request = derive.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
-    return derive.build(derive.prepare(request))
+    return derive.build_policy(derive.prepare_build(request))
 
 
 class StopAfter:
@@ -103,7 +103,7 @@ class StopAfter:
     def start(self, games: int) -> None:
         """Do nothing."""
 
-    def idle(self, turns: int) -> None:
+    def report_turns(self, turns: int) -> None:
         """Do nothing."""
 
     def advance(self, games: int) -> None:
@@ -119,10 +119,10 @@ def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
 
 def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
     """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
-    (run_id,) = Archive.open(root).run_ids()
-    learner: Learner = made_of("learner", trainer.learner, Learner)
+    (run_id,) = Archive.open(root).list_run_ids()
+    learner: Learner = instantiate("learner", trainer.learner, Learner)
     knowledge = learner.knowledge(rules)
-    opponent = lift(load_agent(str(trainer.opponent)).build(), rules, "opponent")
+    opponent = build_player(load_agent(str(trainer.opponent)).build(), rules, "opponent")
     assert isinstance(opponent, KernelPlayer)
     player = KernelPlayer(type(learner).kernel, knowledge, rules)
     swapped, played = trainer.seats == "swapped", list[Outcome]()
@@ -135,7 +135,7 @@ def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy,
         pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
         taught = FinishedGame(pieces, cells, outcome.plies, outcome.winner, seat, np.uint64(stream))  # type: ignore[arg-type]
         if not type(learner).update(taught, rules.tables, player.agent):
-            knowledge = learner.grown(knowledge)
+            knowledge = learner.enlarge(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
         played.append(outcome)
     return learner.policy(knowledge), played

@@ -9,34 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from analytics.store.marker import remember
+from analytics.store.marker import remember_archive
 from quarto.errors import RequestError
 from runners.web.archive import asking as module
-from runners.web.archive.asking import Asking, AskLimits
-from runners.web.archive.library import BusyError, stamp_of
+from runners.web.archive.asking import QuestionLimits, SqlProcessPool
+from runners.web.archive.library import BusyError, read_archive_stamp
 from tests.paths import SAMPLE
 from tests.runners.experiments import command
 
-LIMITS = AskLimits(
+LIMITS = QuestionLimits(
     rows=5, bytes=1_000_000, seconds=1.0, memory="200MiB", spill="20MiB", processes=1, waiting_seconds=0.1
 )
 UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000)) AS m"  # DuckDB does not interrupt it
 
 
 @pytest.fixture(scope="module")
-def asking() -> Iterator[Asking]:
-    found = Asking(SAMPLE, LIMITS)
+def asking() -> Iterator[SqlProcessPool]:
+    found = SqlProcessPool(SAMPLE, LIMITS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "GRACE_SECONDS", 0.3)
         yield found
     found.close()
 
 
-def test_answers_are_cut_at_the_limit_of_rows(asking: Asking) -> None:
-    found = asking.ask("SELECT agent, count(*) AS games FROM seats GROUP BY agent ORDER BY agent")
+def test_answers_are_cut_at_the_limit_of_rows(asking: SqlProcessPool) -> None:
+    found = asking.request_answer("SELECT agent, count(*) AS games FROM seats GROUP BY agent ORDER BY agent")
     assert found.frame.rows() == [("dumb", 6000), ("random", 10000), ("rule_based", 6000), ("semi_random", 10000)]
     assert not found.cut
-    endless = asking.ask("SELECT * FROM range(1000000000000)")
+    endless = asking.request_answer("SELECT * FROM range(1000000000000)")
     assert (endless.frame.height, endless.cut) == (5, True)
 
 
@@ -53,38 +53,38 @@ def test_answers_are_cut_at_the_limit_of_rows(asking: Asking) -> None:
         (f"SELECT '{'x' * 30_000}'", "more than 20,000"),
     ],
 )
-def test_what_goes_too_far_is_one_line(asking: Asking, question: str, complaint: str) -> None:
+def test_what_goes_too_far_is_one_line(asking: SqlProcessPool, question: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint) as refused:
-        asking.ask(question)
+        asking.request_answer(question)
     assert "\n" not in str(refused.value)
     assert "--" not in str(refused.value)  # nobody here can set options
 
 
-def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(asking: Asking) -> None:
-    asking.ask("SELECT 1 AS x")  # the archive is open
+def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(asking: SqlProcessPool) -> None:
+    asking.request_answer("SELECT 1 AS x")  # the archive is open
     scratch = asking._all[0].scratch.folder
     assert len([*scratch.iterdir()]) == 2  # its own lock, and the folder of the process
     refused: list[str] = []
 
     def ask_for_much() -> None:
         with pytest.raises(RequestError) as caught:
-            asking.ask(UNSTOPPABLE)
+            asking.request_answer(UNSTOPPABLE)
         refused.append(str(caught.value))
 
     thread = threading.Thread(target=ask_for_much)
     thread.start()
     time.sleep(0.1)
     with pytest.raises(BusyError, match="answering other questions in SQL: ask again"):  # there is one process
-        asking.ask("SELECT 1 AS x")
+        asking.request_answer("SELECT 1 AS x")
     thread.join()
     assert not scratch.exists()
     assert refused == ["SQL: the question took longer than 1 seconds: ask about fewer games"]
-    assert asking._all[0].child is not None  # the next question does not wait for a process to start
-    assert asking.ask("SELECT 1 AS x").frame.item() == 1
+    assert asking._all[0].process is not None  # the next question does not wait for a process to start
+    assert asking.request_answer("SELECT 1 AS x").frame.item() == 1
 
 
 def test_the_command_ends_too_and_leaves_nothing(tmp_path: Path) -> None:
-    remember(SAMPLE)
+    remember_archive(SAMPLE)
     found = command(tmp_path, "sql", UNSTOPPABLE, "--timeout", "0.5", "--archive", str(SAMPLE), TMPDIR=str(tmp_path))
     complaint = (
         "error: SQL: the question took longer than 0.5 seconds: allow more (--timeout), or ask about fewer games"
@@ -100,8 +100,8 @@ def test_the_marks_of_an_archive_are_its_own(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     (root / "plies").touch()
     (root / "positions").symlink_to(other)
-    before = stamp_of(root)
+    before = read_archive_stamp(root)
     (other / "run=1/file").touch()
-    assert stamp_of(root) == before
+    assert read_archive_stamp(root) == before
     (root / "games/run=1/file").touch()
-    assert stamp_of(root) != before
+    assert read_archive_stamp(root) != before

@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.questions.columns import MISSING, Table, elo
-from analytics.questions.head_to_head import head_to_head
+from analytics.questions.columns import MISSING, Table, format_elo
+from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.openings import OpeningsQuery
-from analytics.questions.ratings import ratings
+from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import MOST_COMPARED, among
+from analytics.questions.sql.views import MAX_COMPARED, run_condition_sql
 from analytics.report import style
 from analytics.report.style import Figure
 from analytics.store.archive import Archive
@@ -25,16 +25,32 @@ from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
 from runners.web.archive import charts, runs, sweeps
-from runners.web.archive.agents import ACROSS, HIGH, WIDE, lineage_figure, one_agent, policies_table, ranking
+from runners.web.archive.agents import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    COLUMN_GAP,
+    build_agent_page,
+    build_lineage_figure,
+    build_policies_table,
+    rank_agents,
+)
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.asking import answer_table
-from runners.web.archive.charts import ChartPlan, chart, planned
-from runners.web.archive.explorer import found_in, played_table
-from runners.web.archive.games import GIFT, NO_GAMES, PLACEMENT, ValueChange, decisions, games_list, logged_game
-from runners.web.archive.library import Library
-from runners.web.archive.links import address
-from runners.web.archive.runs import known, matching, run_rows
-from runners.web.archive.sections import one_run, section, worst
+from runners.web.archive.asking import build_answer_table
+from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
+from runners.web.archive.explorer import build_decisions_table, explore_position
+from runners.web.archive.games import (
+    GIFT,
+    NO_GAMES,
+    PLACEMENT,
+    ValueChange,
+    list_decisions,
+    list_games,
+    load_logged_game,
+)
+from runners.web.archive.library import SnapshotService
+from runners.web.archive.links import build_url
+from runners.web.archive.runs import list_filter_names, list_runs, select_runs
+from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
 from tests.runners.experiments import play
@@ -58,7 +74,7 @@ def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
     }
     with OpenArchive(tmp_path / "sample") as archive:
         for ply in (None, 3):
-            rows = worst(archive, GameFilter(runs=(SQUARE,)), ply=ply).cells
+            rows = build_mistakes_table(archive, GameFilter(runs=(SQUARE,)), ply=ply).cells
             shown = [(int(row[0].text.split()[1]), int(row[3].text)) for row in rows]
             assert len(shown) == 25
             assert set(shown) <= wrong
@@ -75,83 +91,85 @@ def table_of(page: ArchivePage, title: str) -> Table:
 
 
 def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
-    rows = run_rows(opened)
-    assert sorted(row.run_id for row in rows) == opened.archive.recorded()
+    rows = list_runs(opened)
+    assert sorted(row.run_id for row in rows) == opened.archive.list_recorded_run_ids()
     assert sum(row.games for row in rows) == 16_000
-    assert [row.run_id for row in matching(rows, GameFilter(agent="dumb"))] == [ROUND_ROBIN]
-    assert {row.rules for row in matching(rows, GameFilter(rules="square"))} == {"square"}
-    assert [row.run_id for row in matching(rows, GameFilter(), text="2A6D")] == [SQUARE]
-    assert not matching(rows, GameFilter(), "running")
-    assert known(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
-    table = runs.runs_table(opened, rows, "Runs")
+    assert [row.run_id for row in select_runs(rows, GameFilter(agent="dumb"))] == [ROUND_ROBIN]
+    assert {row.rules for row in select_runs(rows, GameFilter(rules="square"))} == {"square"}
+    assert [row.run_id for row in select_runs(rows, GameFilter(), text="2A6D")] == [SQUARE]
+    assert not select_runs(rows, GameFilter(), "running")
+    assert list_filter_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
+    table = runs.build_runs_table(opened, rows, "Runs")
     assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
 
 
 def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
-    others = [f"{number:012x}" for number in range(MOST_COMPARED)]
-    few, many = (f"SELECT * FROM plies WHERE {among([SQUARE, *more])} ORDER BY ALL" for more in ([], others))
+    others = [f"{number:012x}" for number in range(MAX_COMPARED)]
+    few, many = (
+        f"SELECT * FROM plies WHERE {run_condition_sql([SQUARE, *more])} ORDER BY ALL" for more in ([], others)
+    )
     assert few != many
     assert opened.sql(few).equals(opened.sql(many))
 
 
 def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) -> None:
-    page = one_run(opened, ROUND_ROBIN)
+    page = build_run_page(opened, ROUND_ROBIN)
     assert (page.title, page.lead) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules")
     pairings = table_of(page, "Results of the first agent")
     assert len(pairings.rows) == 6
     first = texts(pairings)[0]
     assert first[:4] == ["random", "dumb", "2,000", "37.85"]
     with pytest.raises(RequestError, match="run 'x' is not in archive"):
-        one_run(opened, "x")
+        build_run_page(opened, "x")
 
 
 def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
-    rows = run_rows(opened)
-    everything = games_list(opened, rows, GameFilter())
+    rows = list_runs(opened)
+    everything = list_games(opened, rows, GameFilter())
     assert (everything.total, len(everything.table.rows)) == (16_000, 50)
-    won = games_list(opened, rows, GameFilter(agent="random", opponent="dumb"), "won")
+    won = list_games(opened, rows, GameFilter(agent="random", opponent="dumb"), "won")
     seats = "SELECT count(*) FROM seats WHERE agent = 'random' AND opponent = 'dumb' AND score = 1"
     assert won.total == opened.sql(seats).item()
     assert {row[3] for row in texts(won.table)} == {"random"}
-    drawn = games_list(opened, rows, GameFilter(rules="classic"), "drawn")
+    drawn = list_games(opened, rows, GameFilter(rules="classic"), "drawn")
     assert drawn.total == 64
-    longest = games_list(opened, rows, GameFilter(runs=(SQUARE,)), order="longest")
+    longest = list_games(opened, rows, GameFilter(runs=(SQUARE,)), order="longest")
     plies = [int(row[4]) for row in texts(longest.table)]
     assert plies == sorted(plies, reverse=True)
-    second = games_list(opened, rows, GameFilter(), page=2)
+    second = list_games(opened, rows, GameFilter(), page=2)
     assert texts(second.table)[0] not in texts(everything.table)
-    assert games_list(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
+    assert list_games(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
     with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
-        games_list(opened, rows, GameFilter(), "best")
+        list_games(opened, rows, GameFilter(), "best")
 
 
 def test_decisions_of_a_game(opened: OpenArchive) -> None:
-    game = logged_game(opened, IMPOSED, 0)
+    game = load_logged_game(opened, IMPOSED, 0)
     assert game.opening == 2
-    made = decisions(game, {(2, GIFT): ValueChange(1, -1)})
+    made = list_decisions(game, {(2, GIFT): ValueChange(1, -1)})
     assert [each.imposed for each in made[:6]] == [True, True, True, True, False, False]
     assert [(each.seat, each.kind) for each in made[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
     assert made[4].judgement == ValueChange(1, -1)
     with pytest.raises(RequestError, match="has no game 123456"):
-        logged_game(opened, IMPOSED, 123_456)
+        load_logged_game(opened, IMPOSED, 123_456)
 
 
 def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
-    shown = section(opened, "crosstable", GameFilter(rules="classic", trainings=False))
+    shown = build_section(opened, "crosstable", GameFilter(rules="classic", trainings=False))
     table = shown.section.table
     assert table is not None
-    met = head_to_head(opened, GameFilter(rules="classic"))
+    met = compute_head_to_head(opened, GameFilter(rules="classic"))
     assert shown.games == met.games == 14_000
     linked = [cell.link for row in table.cells for cell in row[1:] if cell.link]
     assert len(linked) == 12
     assert table.cells[0][0].link == "/browse/agent?agent=semi_random&rules=classic"
     assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
     with pytest.raises(RequestError, match="'x' is no section of a report"):
-        section(opened, "x", GameFilter())
+        build_section(opened, "x", GameFilter())
 
 
 def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive) -> None:
-    table = table_of(one_agent(opened, "dumb"), "Openings")
+    table = table_of(build_agent_page(opened, "dumb"), "Openings")
     assert len(table.cells) == 10
     scores = [float(row[4].text) for row in table.cells]
     assert scores == sorted(scores, reverse=True)
@@ -178,13 +196,16 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
 def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
-        before = ranking(archive, "classic")
+        before = rank_agents(archive, "classic")
         archive.archive.update_run(IMPOSED, lambda known: known and structs.replace(known, training=True))
         archive.refresh()
-        found = ranking(archive, "classic")
-        rated = [(each.agent, elo(each.elo.mean)) for each in ratings(archive, rules="classic", samples=0).ratings]
+        found = rank_agents(archive, "classic")
+        rated = [
+            (each.agent, format_elo(each.elo.mean))
+            for each in compute_ratings(archive, rules="classic", samples=0).ratings
+        ]
         without = GameFilter(trainings=False)
-        assert [section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
+        assert [build_section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
     assert [(each.agent, each.elo) for each in found] == rated
     assert found != before
 
@@ -192,70 +213,70 @@ def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path
 def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
     play(tmp_path, "agents=[random,semi_random]", "games=40", "opening_plies=2", "threads=1")
     with OpenArchive(tmp_path) as archive:
-        (notice, _) = [part for part in one_agent(archive, "random").parts if isinstance(part, str)]
+        (notice, _) = [part for part in build_agent_page(archive, "random").parts if isinstance(part, str)]
         assert re.match("No openings to show: .*imposed", notice)
     play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
     with OpenArchive(tmp_path) as archive:
-        table = table_of(one_agent(archive, "random", "own_piece"), "Openings")
+        table = table_of(build_agent_page(archive, "random", "own_piece"), "Openings")
         assert [column.heading for column in table.columns[:3]] == ["places first", "cell", "games"]
 
 
 def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:
-    start = found_in(opened, OpeningsQuery())
-    assert len(start.played) == 16
-    assert {each.games for each in start.played.values()} == {13_000}
+    start = explore_position(opened, OpeningsQuery())
+    assert len(start.results) == 16
+    assert {each.games for each in start.results.values()} == {13_000}
     text = "0.../..../..../.... F"
-    found = found_in(opened, OpeningsQuery(text))
-    assert found.played["b1"] == found.played["a2"]
+    found = explore_position(opened, OpeningsQuery(text))
+    assert found.results["b1"] == found.results["a2"]
     assert found.explored is not None
     assert found.explored.rows["games"].sum() == found.explored.games
-    table = played_table(found.explored, lambda word: f"/{word}")
+    table = build_decisions_table(found.explored, lambda word: f"/{word}")
     assert [row[0].link for row in table.cells] == [f"/{cell}" for cell in found.explored.rows["cell"]]
     assert table.cells[0][-1].link.endswith("?ply=2")
-    assert len(played_table(found.explored, str, brief=True).columns) == 5
-    of_turns = found_in(opened, OpeningsQuery(text, by="turn"))
+    assert len(build_decisions_table(found.explored, str, brief=True).columns) == 5
+    of_turns = explore_position(opened, OpeningsQuery(text, by="turn"))
     assert of_turns.explored is not None
-    assert {cell.link for cell in played_table(of_turns.explored, str).cells[0][:2]} == {""}
-    for piece in played_table(found_in(opened, OpeningsQuery(by="gift")).explored, str).cells[0][:1]:  # type: ignore[arg-type]
+    assert {cell.link for cell in build_decisions_table(of_turns.explored, str).cells[0][:2]} == {""}
+    for piece in build_decisions_table(explore_position(opened, OpeningsQuery(by="gift")).explored, str).cells[0][:1]:  # type: ignore[arg-type]
         assert (piece.piece, piece.link) == (0, "0")
-    assert found_in(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
+    assert explore_position(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
-        found_in(opened, OpeningsQuery("x"))
+        explore_position(opened, OpeningsQuery("x"))
 
 
 def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
-    (row,) = sweeps.sweep_rows(opened)
+    (row,) = sweeps.list_sweeps(opened)
     assert (row.jobs, row.complete, row.settings) == (4, 4, ("opening_plies", "rules"))
-    sweep = sweeps.one_sweep(opened, row.sweep_id)
+    sweep = sweeps.build_sweep_page(opened, row.sweep_id)
     (figure,) = (part for part in sweep.parts if isinstance(part, Figure))
     assert figure.title == "score, % by opening_plies and rules"
     assert all(text in figure.svg for text in ("classic", "square", "96.95", "97.9"))
     assert {*re.findall(r'fill-opacity="([\d.]+)"', figure.svg)} == {"0"}  # all four intervals hold the mean
     assert sweep.lead.endswith("varied; the same in all jobs: `experiment=openings`, `games=1000`")
     with pytest.raises(RequestError, match="sweep 'x' is not in archive"):
-        sweeps.one_sweep(opened, "x")
+        sweeps.build_sweep_page(opened, "x")
 
 
 def test_a_tile_is_shaded_where_its_interval_leaves_out_the_mean() -> None:
     frame = pl.DataFrame({"x": [0, 1, 2], "y": ["a"] * 3, "v": [40.0, 50.0, 60.0]})
     known = frame.with_columns(low=pl.col("v") - 5, high=pl.col("v") + 5)
     for each, plan in ((frame, ()), (known, ("low", "high"))):
-        svg = chart(each, ChartPlan("heat map", "x", "y", "v", *plan), "").svg
+        svg = build_chart(each, ChartPlan("heat map", "x", "y", "v", *plan), "").svg
         tiles = re.findall(r'fill="(#\w+)"[^>]*fill-opacity="([\d.]+)"', svg)
         assert [(colour, float(shade) > 0) for colour, shade in tiles] == [
-            (style.SECOND, True),
-            (style.FIRST, False),
-            (style.FIRST, True),
+            (style.SECOND_COLOUR, True),
+            (style.FIRST_COLOUR, False),
+            (style.FIRST_COLOUR, True),
         ]
 
 
 def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
     opened: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs, error = opened.archive.sweep_jobs(), "run x was begun by other code"
+    jobs, error = opened.archive.load_sweep_jobs(), "run x was begun by other code"
     jobs[1] = structs.replace(jobs[1], run_id=None, status="failed", error=error)
     monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
-    sweep = sweeps.one_sweep(opened, jobs[0].sweep_id)
+    sweep = sweeps.build_sweep_page(opened, jobs[0].sweep_id)
     assert texts(table_of(sweep, "Why jobs failed")) == [[str(jobs[1].job), error]]
     assert texts(table_of(sweep, "Jobs"))[1][-5:] == ["failed", *[MISSING] * 4]
 
@@ -264,18 +285,18 @@ def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
 def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
     opened: OpenArchive, monkeypatch: pytest.MonkeyPatch, last: str, ticks: set[str]
 ) -> None:
-    job = opened.archive.sweep_jobs()[0]
+    job = opened.archive.load_sweep_jobs()[0]
     jobs = [structs.replace(job, job=number, overrides={"depth": str(number)}) for number in range(120)]
     jobs[-1] = structs.replace(jobs[-1], overrides={"depth": last})
     monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
-    (figure,) = (part for part in sweeps.one_sweep(opened, job.sweep_id).parts if isinstance(part, Figure))
+    (figure,) = (part for part in sweeps.build_sweep_page(opened, job.sweep_id).parts if isinstance(part, Figure))
     assert figure.title == "score, % by depth"
     assert ticks <= {*re.findall(">([^<>]+)<", figure.svg)}
 
 
 def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
     frame = pl.DataFrame({"plies": [4, 6], "score": [0.25, 0.75]})
-    labels = re.findall(r">(\d+)</text>", charts.chart(frame, planned(frame), "t").svg)
+    labels = re.findall(r">(\d+)</text>", charts.build_chart(frame, plan_chart(frame), "t").svg)
     assert labels == ["4", "5", "6"]
 
 
@@ -283,58 +304,58 @@ def test_long_names_are_cut_in_labels_and_never_in_data() -> None:
     name = "rl_encoded(policy=a_rather_long_name,epsilon=0.{})"
     agents = [name.format(number) for number in range(5)]
     scores = pl.DataFrame({"agent": agents, "score": [0.5, 0.6, 0.7, 0.8, 0.9]})
-    svg = charts.chart(scores, planned(scores, "bars"), "t").svg
+    svg = charts.build_chart(scores, plan_chart(scores, "bars"), "t").svg
     tops = {float(top) for top in re.findall(r"translate\(0,(-?[\d.]+)\)", svg)}
     assert tops  # there is an axis
     assert len(re.findall(r'fill="#0072b2"', svg)) == 5  # a bar each
     assert "1.5" not in re.findall(r">([\d.]+)</text>", svg)  # the axis ends above the greatest score, not a sum
     pairs = [(one, other) for one in agents for other in agents]
     met = pl.DataFrame(pairs, schema=["agent", "opponent"], orient="row").with_columns(games=pl.int_range(25))
-    svg = charts.chart(met, planned(met, "heat map", "agent", "opponent", "games"), "t").svg
+    svg = charts.build_chart(met, plan_chart(met, "heat map", "agent", "opponent", "games"), "t").svg
     assert set(map(str, range(25))) <= set(re.findall(r">(\d+)</text>", svg))  # no tile lies on another
     twice = pl.concat([scores, scores])
     for plan in (ChartPlan("bars", "agent", "score"), ChartPlan("heat map", "agent", "agent", "score")):
         with pytest.raises(RequestError, match="several rows have the same agent"):
-            charts.chart(twice, plan, "t")
+            charts.build_chart(twice, plan, "t")
 
 
 def test_a_chart_follows_from_the_columns() -> None:
     frame = pl.DataFrame({"agent": ["a", "a", "b"], "opponent": ["b", "c", "c"], "score": [0.5, 0.25, 1.0]})
-    assert planned(frame) == ChartPlan("bars", "agent", "score", "opponent")
-    assert planned(frame, "heat map") == ChartPlan("heat map", "agent", "opponent", "score")
-    assert planned(frame.with_columns(n=pl.Series([3, 1, 2])), x="n") == ChartPlan("line", "n", "score")
-    svg = charts.chart(frame, planned(frame), "t").svg
+    assert plan_chart(frame) == ChartPlan("bars", "agent", "score", "opponent")
+    assert plan_chart(frame, "heat map") == ChartPlan("heat map", "agent", "opponent", "score")
+    assert plan_chart(frame.with_columns(n=pl.Series([3, 1, 2])), x="n") == ChartPlan("line", "n", "score")
+    svg = charts.build_chart(frame, plan_chart(frame), "t").svg
     assert svg.startswith("<svg")
     assert "style=" not in svg  # which the policy of our pages forbids
     assert not re.search(r"https?:", svg)
     hostile = pl.DataFrame({"a.b[0]": ["<script>", "'\"&"], "y": [1.0, float("nan")]})
-    assert "<script" not in charts.chart(hostile, planned(hostile), "t").svg
+    assert "<script" not in charts.build_chart(hostile, plan_chart(hostile), "t").svg
     wrong = {"chart 'pie'": {"kind": "pie"}, "column 'z'": {"x": "z"}, "no numbers": {"y": "agent"}}
     wrong |= {
         "column 'opponent' has no numbers": {"kind": "heat map", "x": "agent", "y": "score", "colour": "opponent"}
     }
     for complaint, asked in wrong.items():
         with pytest.raises(RequestError, match=complaint):
-            planned(frame, **asked)
+            plan_chart(frame, **asked)
     with pytest.raises(RequestError, match="a chart needs rows"):
-        planned(frame.head(0))
+        plan_chart(frame.head(0))
 
 
 def test_answers_lead_to_runs_games_and_positions() -> None:
     frame = pl.DataFrame(
         {"run_id": [SQUARE], "game_id": [7], "position": ["..../..../..../.... F"], "text": ["x" * 500], "none": [None]}
     )
-    (row,) = answer_table(frame).cells
+    (row,) = build_answer_table(frame).cells
     assert [cell.link for cell in row] == [
         f"/browse/runs/{SQUARE}",
         f"/browse/games/{SQUARE}/7",
-        address("/analyse", {"text": "..../..../..../.... F"}),
+        build_url("/analyse", {"text": "..../..../..../.... F"}),
         "",
         "",
     ]
     assert len(row[3].text) == 120
     wide = pl.DataFrame({f"c{number}": range(1000) for number in range(50)})
-    table = answer_table(wide)
+    table = build_answer_table(wide)
     assert table.title == "The first 60 of 1,000 rows, the first 40 of 50 columns"
 
 
@@ -351,9 +372,9 @@ def test_a_lineage_is_drawn_with_what_a_policy_comes_from_on_its_right() -> None
         node(RUN, "played-by-a", "b"),
         node(POLICY, "a", "played-by-a"),
     ]
-    svg = lineage_figure(nodes).svg
+    svg = build_lineage_figure(nodes).svg
     left = {name: int(x) for name, x in re.findall(r"<title>\w+ &lt;([\w-]+)&gt;</title><rect x=\"(\d+)\"", svg)}
-    columns = {name: x // (WIDE + ACROSS) for name, x in left.items()}
+    columns = {name: x // (BOX_WIDTH + COLUMN_GAP) for name, x in left.items()}
     assert columns == {"c": 0, "played-by-b": 1, "b": 2, "played-by-a": 3, "a": 4}
     assert svg.count("<path") == 5
     assert set(re.findall('href="([^"]+)"', svg)) == {
@@ -364,33 +385,33 @@ def test_a_lineage_is_drawn_with_what_a_policy_comes_from_on_its_right() -> None
     flat = re.findall(r'd="M[^"]*? (\d+) (\d+)H(\d+)C', svg)  # where a line runs past other columns
     assert flat
     for left_end, lane, right_end in (map(int, each) for each in flat):
-        behind = [x for x, y in places if left_end < x + WIDE and x < right_end and y <= lane <= y + HIGH]
+        behind = [x for x, y in places if left_end < x + BOX_WIDTH and x < right_end and y <= lane <= y + BOX_HEIGHT]
         assert not behind
-    lineage_figure([*nodes, node(RUN, "played-by-b", "a")])  # records that contradict each other are drawn too
+    build_lineage_figure([*nodes, node(RUN, "played-by-b", "a")])  # records that contradict each other are drawn too
 
 
 def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:
-    assert policies_table(opened).rows == []
+    assert build_policies_table(opened).rows == []
 
 
 def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runners.web.archive.library.LOOK_SECONDS", 0.0)
     root = tmp_path / "games"
-    library = Library(root)
-    assert library.content() is None  # there is no archive
+    library = SnapshotService(root)
+    assert library.load_snapshot() is None  # there is no archive
     shutil.copytree(SAMPLE, root)
-    content = library.content()
+    content = library.load_snapshot()
     assert content is not None
-    assert len(content.ask(run_rows)) == 5
-    assert content.ask(run_rows) is content.ask(run_rows)
+    assert len(content.compute_once(list_runs)) == 5
+    assert content.compute_once(list_runs) is content.compute_once(list_runs)
     (root / "runs" / f"{SQUARE}.json").unlink()
     shutil.rmtree(root / "games" / f"run={SQUARE}")
     content.seconds = 0.0
-    changed = library.content()
+    changed = library.load_snapshot()
     assert changed is not None
-    assert len(changed.ask(run_rows)) == 4
+    assert len(changed.compute_once(list_runs)) == 4
     next((root / "games" / f"run={ROUND_ROBIN}").iterdir()).unlink()
     changed.seconds = 0.0
     with pytest.raises(FailureError, match=r"lacks units .*, which were there"):
-        library.content()
+        library.load_snapshot()
     library.close()

@@ -11,13 +11,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationSettings, annotate_runs
-from analytics.questions.columns import game_name
+from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.questions.columns import format_game_name
 from analytics.store.archive import Archive
 from quarto.notation import format_game, parse_game
 from quarto.rules import CLASSIC
 from runners.play.game import Game
-from runners.web.archive.pictures import FINISHED, LAST, moving_svg, stroke
+from runners.web.archive.pictures import FINISHED_COLOUR, LAST_COLOUR, render_animated_game_svg, render_stroke_path
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -32,14 +32,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rules in ("classic", "own_piece"):
         play(folder, "agents=[random,semi_random]", f"games={GAMES}", "opening_plies=4", f"rules={rules}", "threads=1")
     archive = Archive.open(folder)
-    annotate_runs(
-        archive, [of_rules(folder, "classic")], AnnotationSettings(from_pieces=FROM, megabytes=1.0, threads=2)
-    )
+    annotate_runs(archive, [of_rules(folder, "classic")], AnnotationOptions(from_pieces=FROM, megabytes=1.0, threads=2))
     return folder
 
 
 def of_rules(root: Path, rules: str) -> str:
-    return next(record.run_id for record in Archive.open(root).runs() if record.rules.name == rules)
+    return next(record.run_id for record in Archive.open(root).load_runs() if record.rules.name == rules)
 
 
 def rows(root: Path, question: str) -> list[dict[str, Any]]:
@@ -58,17 +56,17 @@ def drawn(ply: int, out: str) -> list[str]:
 def test_a_picture_has_the_board_after_each_ply(qarena: Qarena, root: Path, tmp_path: Path) -> None:
     run = of_rules(root, "classic")
     game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
-    asked = ("show", *game_name(run, game["game_id"]).split(), "--archive", str(root), "--svg", "game.svg")
+    asked = ("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root), "--svg", "game.svg")
     assert qarena(*asked).code == 0
     picture = ET.fromstring((tmp_path / "game.svg").read_text(encoding="utf-8"))  # noqa: S314  (our own)
     name = "{http://www.w3.org/2000/svg}"
     boards = picture.findall(f"{name}g")
     assert [len(board.findall(f"{name}use")) for board in boards] == [*range(1, game["plies"] + 1)]
     fills = [[cell.get("fill") for cell in board.findall(f"{name}rect")] for board in boards]
-    assert [(len(cells), cells.count(LAST), cells.count(FINISHED) >= 4) for cells in fills[:-1]] == [(16, 1, False)] * (
-        game["plies"] - 1
-    )
-    assert fills[-1].count(FINISHED) >= 4
+    assert [(len(cells), cells.count(LAST_COLOUR), cells.count(FINISHED_COLOUR) >= 4) for cells in fills[:-1]] == [
+        (16, 1, False)
+    ] * (game["plies"] - 1)
+    assert fills[-1].count(FINISHED_COLOUR) >= 4
     assert "game.svg exists" in qarena(*asked).err
 
 
@@ -89,17 +87,17 @@ def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_p
 
 def test_names_in_a_moving_picture_are_text_and_no_markup() -> None:
     game = Game(CLASSIC, ((0, 0), (1, 1)))
-    svg = moving_svg(game, ["<script>", "a&b" * 20], "<title>")
+    svg = render_animated_game_svg(game, ["<script>", "a&b" * 20], "<title>")
     texts = [each.text for each in ET.fromstring(svg).iter() if each.tag.endswith("tspan")]  # noqa: S314  (our own)
     assert texts[0] == "0: <script> gives 0"
     assert texts[1] == "a&ba&ba&ba&ba&ba&b… places it on a1"
 
 
 def test_a_stroke_goes_through_the_middles_of_its_cells_and_over_the_edges() -> None:
-    assert stroke((0, 1, 2, 3)) == "M0.125 0.5L1.5 0.5L2.5 0.5L3.5 0.5l0.375 0.0"
-    assert stroke((0, 1, 4, 5)) == "M0.5 0.5L1.5 0.5L1.5 1.5L0.5 1.5L0.5 0.5l0.0 -0.0"
-    assert stroke((1, 6, 11, 12)) == "M1.125 0.125L2.5 1.5L3.5 2.5L4.0 3.0M0.0 3.0L0.5 3.5l0.375 0.375"
-    assert "L1.5 0.0M1.5 4.0L1.5 3.5" in stroke((0, 1, 12, 13))
+    assert render_stroke_path((0, 1, 2, 3)) == "M0.125 0.5L1.5 0.5L2.5 0.5L3.5 0.5l0.375 0.0"
+    assert render_stroke_path((0, 1, 4, 5)) == "M0.5 0.5L1.5 0.5L1.5 1.5L0.5 1.5L0.5 0.5l0.0 -0.0"
+    assert render_stroke_path((1, 6, 11, 12)) == "M1.125 0.125L2.5 1.5L3.5 2.5L4.0 3.0M0.0 3.0L0.5 3.5l0.375 0.375"
+    assert "L1.5 0.0M1.5 4.0L1.5 3.5" in render_stroke_path((0, 1, 12, 13))
 
 
 @pytest.mark.parametrize("rules", ["classic", "own_piece"])
@@ -107,7 +105,7 @@ def test_a_game_is_shown_board_by_board_and_ply_by_ply(qarena: Qarena, root: Pat
     run = of_rules(root, rules)
     for game in rows(root, f"FROM games WHERE run_id = '{run}'"):
         plies = rows(root, f"FROM plies WHERE run_id = '{run}' AND game_id = {game['game_id']} ORDER BY ply")
-        out = qarena("show", *game_name(run, game["game_id"]).split(), "--archive", str(root)).out
+        out = qarena("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root)).out
         board = ["."] * 16
         for ply in plies:
             board[ply["cell"]] = f"{ply['piece']:X}"
