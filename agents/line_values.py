@@ -2,7 +2,7 @@
 
 The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
 adds the sum over units of the head's output weight times the positive part of the unit. There are two heads, the
-chances not to lose and to win. If the replies show how the game ends, the chances are ``DECIDED``. A player mixes both.
+chances not to lose and to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A player mixes both.
 
 Weights are multiples of ``UNIT``, so sums are exact in whatever order features come. So afterstates that a symmetry
 exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
@@ -73,8 +73,8 @@ class WorkMemory(NamedTuple):
     risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
 
     boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
-    found: NDArray[np.int64]  # [MOST_FEATURES]
-    sums: NDArray[np.int32]  # [HEADS + MOST_UNITS] of an afterstate, multiples of UNIT
+    found: NDArray[np.int64]  # [MAX_FEATURES]
+    sums: NDArray[np.int32]  # [HEADS + MAX_UNITS] of an afterstate, multiples of UNIT
     chances: NDArray[np.float64]  # [HEADS] of an afterstate
     top: NDArray[np.float64]  # [R, K] the greatest values, descending; -inf: there are fewer turns
     cells: NDArray[np.int64]  # [R, K] where they were found
@@ -235,7 +235,7 @@ def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[s
 
 
 class PackedWeights(NamedTuple):
-    """A policy in the form that kernels read: ``weights_of`` these arrays."""
+    """A policy in the form that kernels read: ``unpack_weights`` these arrays."""
 
     keys: NDArray[np.uint64]  # [WORDS + 32] the words of the features, then ``Weights.stages``
     table: NDArray[np.float64]  # ``Weights.values``, four in each number

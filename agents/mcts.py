@@ -12,6 +12,7 @@ from agents.base.parameters import check_flag, check_integer, check_number, chec
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
 from agents.search.playout import LINE, NO_MOVE, NOT_OVER, move_cell, move_gift, play_move, playout
+from agents.search.policy_values import EXACT_FROM, build_search_knowledge
 from agents.search.puct import puct_tree_words, puct_turn
 from agents.search.tree import (
     LOST,
@@ -30,7 +31,6 @@ from agents.search.tree import (
     scratch_tree,
     tree_words,
 )
-from agents.search.valued import EXACT_FROM, build_search_knowledge
 from quarto.jit import float64, inline_function, int64, uint64
 from quarto.position import Position
 from quarto.rules import CELLS, Rules

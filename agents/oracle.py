@@ -10,7 +10,7 @@ import numpy as np
 from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, params, think, turn
 from agents.base.parameters import check_integer, check_one_of, check_probability
 from agents.random import random_cell, random_piece
-from agents.search.exact import SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
+from agents.search.exact_solver import SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
 from agents.semi_random import SemiRandom
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount

@@ -28,7 +28,7 @@ from agents.learning.policy import (
     check_columns,
     check_no_wrong_row,
 )
-from agents.learning.rows import build_empty_rows, build_rows, find_row
+from agents.learning.position_rows import build_empty_rows, build_rows, find_row
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
 from quarto.bits import piece_to_lanes, popcount

@@ -20,7 +20,7 @@ from agents.learning.policy import (
     check_range,
     mark_group_starts,
 )
-from agents.learning.rows import (
+from agents.learning.position_rows import (
     RowLearner,
     add_row,
     bit_rank,

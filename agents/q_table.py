@@ -11,7 +11,7 @@ from agents.base.agent import Knowledge, encode_turn, keys, params, symmetry_tab
 from agents.base.parameters import check_one_of, check_probability
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy
-from agents.learning.rows import RowLearner, add_row, build_empty_rows, has_room, list_positions
+from agents.learning.position_rows import RowLearner, add_row, build_empty_rows, has_room, list_positions
 from agents.policy import (
     CANONICAL_HAND,
     COIN,

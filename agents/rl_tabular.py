@@ -28,7 +28,7 @@ from agents.learning.policy import (
     check_range,
     mark_group_starts,
 )
-from agents.learning.rows import (
+from agents.learning.position_rows import (
     RowLearner,
     add_row,
     bit_rank,
@@ -156,7 +156,7 @@ def check_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
 def build_counter_knowledge(
     columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
 ) -> Knowledge:
-    """Counters, or none, as the knowledge that ``counted_cell`` and ``counted_gift`` read.
+    """Counters, or none, as the knowledge that ``best_counter_cell`` and ``best_counter_gift`` read.
 
     Raises ``ValueError`` if a board is not a canonical form of these rules.
     """

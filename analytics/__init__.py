@@ -30,7 +30,7 @@ def open_archive(
     ``archive`` is not one, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
-    from analytics.questions.sql.answers import QueryLimits
     from analytics.questions.sql.database import OpenArchive
+    from analytics.questions.sql.query_execution import QueryLimits
 
     return OpenArchive(parse_location(archive), QueryLimits(memory, spill, seconds), check)

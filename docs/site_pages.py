@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
 from runners.config.arguments import ConfigKey  # noqa: E402  (found by the line above)
-from runners.config.help import list_archive_keys, parse_introduction, parse_keys_with_types  # noqa: E402  (found by the line above)
+from runners.config.help_page import list_archive_keys, parse_introduction, parse_keys_with_types  # noqa: E402  (found by the line above)
 from runners.config.schemas import SCHEMAS  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
@@ -44,7 +44,7 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
         analytics.questions.openings analytics.questions.ratings analytics.questions.head_to_head
         analytics.statistics.tally analytics.statistics.sprt analytics.exchange.export
         analytics.exact.game_review analytics.exact.position_set analytics.report.page
-        analytics.report.reported_games""",
+        analytics.report.report_data""",
     ),
     "python_agents.md": (
         "Python: agents",

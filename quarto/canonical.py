@@ -12,7 +12,7 @@ the position exchanges have one form.
 
 A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane say anything. Squeezed to
 them, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part beside them. In ``board_key``
-it is the number of the canonical mask. In ``board_word`` it is the hand, because there the mask has a column of its
+it is the number of the canonical mask. In ``pack_board`` it is the hand, because there the mask has a column of its
 own. A key is never a hash: different forms have different keys.
 """
 
@@ -195,7 +195,7 @@ class CanonicalTurn(NamedTuple):
     """A position and the decision made in it. In kernels ``board`` is uint64 and everything else int64."""
 
     occupied: int  # 16 bits: cells that hold a piece
-    board: int  # the pieces on them and the hand, see ``board_word``
+    board: int  # the pieces on them and the hand, see ``pack_board``
     cell: int  # where the hand was placed or, where the mover chooses, ``piece``
     piece: int  # the gift that came with it or, where the mover chooses, what was placed; NONE: there was no gift
 
@@ -273,7 +273,7 @@ def squeeze_lanes(lanes: int, occupied: int, tables: Symmetries) -> int:
 
 @inline_function
 def unsqueeze_lanes(word: int, occupied: int) -> int:
-    """The lanes (uint64) from which ``squeeze`` made this word. Bits above the lowest 4 n are not read."""
+    """The lanes (uint64) from which ``squeeze_lanes`` made this word. Bits above the lowest 4 n are not read."""
     lanes = uint64(0)
     for attribute in range(ATTRIBUTES):
         rest = occupied

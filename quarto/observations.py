@@ -262,7 +262,7 @@ def encode_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], ND
     return pieces, legal
 
 
-RULES_MODULE = "runners.config.options"
+RULES_MODULE = "runners.config.yaml_options"
 
 
 def resolve_rules(rules: Rules | str) -> Rules:

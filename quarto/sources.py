@@ -155,9 +155,9 @@ def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES
 
 
 def third_party_fingerprint(module: str, source: Path) -> str:
-    """Hex SHA-256 over a user's own module and all that it imports, see ``imported_modules``; empty for one of ours.
+    """Hex SHA-256 over a user's own module and all that it imports, see ``read_imported_modules``; empty for one of ours.
 
-    Modules of ``quarto`` and ``agents`` are left out: they are among ``kernel_sources``.
+    Modules of ``quarto`` and ``agents`` are left out: they are among ``list_kernel_sources``.
     """
     if is_project_module(module):
         return ""

@@ -26,7 +26,7 @@ MAX_SYMMETRIES = 2048
 
 
 class Symmetries(NamedTuple):
-    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``C`` canonical masks.
+    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``PUCT_C`` canonical masks.
 
     Read-only by convention. Permutations are in lexicographic order: number 0 is the identity.
     """

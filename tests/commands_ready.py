@@ -3,7 +3,7 @@
 from hydra import compose, initialize_config_dir
 
 from runners.config.agents import load_agent
-from runners.config.options import CONF_FOLDER, load_rules
+from runners.config.yaml_options import CONF_FOLDER, load_rules
 from runners.hosting.guarded_agent import GuardedAgent
 from tests.runners.conftest import prepare_once
 

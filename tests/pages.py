@@ -79,7 +79,7 @@ SMALLER = (
 # The steps that cannot be run here, by page and beginning, with the reason.
 CLUSTER = "needs a Ray cluster: tests/runners/arena/executors plays on one that it starts"
 MINUTES = "takes minutes, or needs the policies of lines that do"
-OWN_KIND = "my_kind is the reader's own class: tests/runners/learning/training/test_derive.py has one"
+OWN_KIND = "my_kind is the reader's own class: tests/runners/learning/training/test_policy_build.py has one"
 SERVER = "serves until Ctrl-C: tests/runners/web/test_browser.py starts it"
 NOT_RUN = {
     ("docs/serve.md", ""): SERVER,
@@ -133,10 +133,10 @@ NOT_RUN = {
 ELSEWHERE = {
     ("docs/rl.md", "shell"): "tests/runners/learning/environments/test_rl_page.py",
     ("docs/rl.md", "python"): "tests/runners/learning/environments/test_rl_page.py",
-    ("docs/cookbook.md", "sql"): "tests/runners/cli/test_questions.py",
-    ("docs/cookbook.md", "shell"): "tests/runners/cli/test_questions.py",
-    ("docs/sql.md", "sql"): "tests/runners/cli/test_questions.py",
-    ("docs/sql.md", "python"): "tests/runners/cli/test_questions.py",
+    ("docs/cookbook.md", "sql"): "tests/runners/cli/test_queries.py",
+    ("docs/cookbook.md", "shell"): "tests/runners/cli/test_queries.py",
+    ("docs/sql.md", "sql"): "tests/runners/cli/test_queries.py",
+    ("docs/sql.md", "python"): "tests/runners/cli/test_queries.py",
     ("docs/reports.md", "python"): "tests/analytics/report/test_reports_page.py",
 }
 

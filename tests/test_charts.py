@@ -14,7 +14,7 @@ from analytics import open_archive
 from analytics.report import style
 from analytics.report.page import build_subject_sections
 from analytics.report.published import read_published_rates as published_figures
-from analytics.report.published.comparison import ComparedRate, build_chart
+from analytics.report.published.reproduction import ComparedRate, build_chart
 from analytics.report.style import SvgPicture
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative
 from runners.web.archive import charts

@@ -18,8 +18,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import MissingExtraError
+from runners.cli.games import is_training
 from runners.cli.main import app
-from runners.cli.play import is_training
 from runners.config.arguments import parse_arguments
 from runners.config.schemas import SCHEMAS
 from runners.config.sweep_values import keep_first_value

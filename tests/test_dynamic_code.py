@@ -22,44 +22,50 @@ FIXED = "it is one of a few names in the code: fields of our own values, modules
 NAMED = "the user names the folder, class, plugin or program: the gate refuses agents that start programs to data"
 SENT = "this program's own process sent it: of agents, only those that the gate let pass"
 PROVEN = {
-    **dict.fromkeys(("runners/arena/spec.py::_agent_class", "runners/arena/spec.py::_class"), GATE),
+    **dict.fromkeys(("runners/arena/spec.py::_load_agent_class", "runners/arena/spec.py::_class"), GATE),
     **dict.fromkeys(
         (
             *("agents/base/agent.py::__post_init__", "agents/base/parameters.py::check_fields"),
-            *("analytics/exchange/formats.py::check_library", "analytics/exchange/text.py::heading_tags"),
+            *("analytics/exchange/formats.py::check_minari_library", "analytics/exchange/text.py::format_heading_tags"),
             *("analytics/exact/position_set.py::judgement", "analytics/questions/ratings.py::frame"),
-            *("analytics/questions/pairings.py::frame", "analytics/tables/upkeep/merging.py::plus"),
-            *("analytics/tables/verify/games.py::read", "quarto/__init__.py::__getattr__"),
-            *("quarto/observations.py::copy", "quarto/observations.py::rules_named"),
+            *("analytics/questions/pairings.py::frame", "analytics/tables/upkeep/archive_merge.py::plus"),
+            *("analytics/tables/verification/games.py::read", "quarto/__init__.py::__getattr__"),
+            *("quarto/observations.py::copy", "quarto/observations.py::resolve_rules"),
             *("quarto/rules.py::__post_init__", "quarto/solver/table.py::record"),
-            *("quarto/sources.py::_find", "runners/web/archive/asking.py::_start"),
-            *("runners/cli/main.py::_refuse_shadows", "runners/cli/surroundings.py::open_closed_streams"),
+            *("quarto/sources.py::_ask_finders", "runners/web/archive/sql_pool.py::_start"),
+            *("runners/cli/main.py::_check_package_shadowing", "runners/cli/system_errors.py::open_closed_streams"),
             "runners/learning/environments/stable_baselines.py::get_attr",
-            *("runners/arena/executors/base.py::plain", "runners/arena/executors/on_ray.py::__init__"),
-            *("runners/arena/executors/processes.py::__init__", "runners/hosting/child.py::__init__"),
-            *("runners/config/arguments.py::check_choices", "runners/exact/judge_output.py::frame_of"),
-            *("runners/bench/main.py::seconds", "runners/bench/solver.py::run_yardstick"),
+            *("runners/arena/executors/base.py::plain", "runners/arena/executors/ray_cluster.py::__init__"),
+            *("runners/arena/executors/processes.py::__init__", "runners/hosting/subprocess_client.py::__init__"),
+            *("runners/config/arguments.py::check_group_choices", "runners/exact/verdict_tables.py::frame_of"),
+            *("runners/bench/benchmark.py::seconds", "runners/bench/solver.py::run_yardstick"),
             *("runners/bench/timing.py::compiled", "runners/bench/timing.py::process"),
-            *("runners/bench/warm.py::load_players", "runners/cli/sprt_output.py::described"),
+            *("runners/bench/warm_up.py::load_agent_kernels", "runners/cli/sprt_output.py::described"),
             "runners/learning/training/self_improvement.py::__post_init__",
         ),
         FIXED,
     ),
     **dict.fromkeys(
         (
-            *("runners/authoring/watch.py::__getattr__", "runners/hosting/engines/launch.py::_main"),
+            *("runners/authoring/watchdog.py::__getattr__", "runners/hosting/engines/launcher.py::_main"),
             *("runners/hosting/engines/process.py::_begin", "runners/config/callbacks.py::__init__"),
-            *("runners/config/callbacks.py::tell", "runners/hosting/polito/live_game.py::_see"),
-            *("runners/hosting/polito/live_game.py::turn", "runners/hosting/polito/loading.py::_class"),
-            *("runners/hosting/polito/loading.py::_defines", "runners/hosting/polito/loading.py::_module"),
-            *("runners/hosting/polito/loading.py::find_spec", "runners/hosting/polito/player.py::_interpreter"),
-            *("runners/hosting/polito/player.py::play", "runners/hosting/polito/program.py::_tried"),
+            *("runners/config/callbacks.py::tell", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),
+            *("runners/hosting/polito/live_game.py::turn", "runners/hosting/polito/player_factory.py::_class"),
+            *(
+                "runners/hosting/polito/player_factory.py::_defines_class",
+                "runners/hosting/polito/player_factory.py::_module",
+            ),
+            *(
+                "runners/hosting/polito/player_factory.py::find_spec",
+                "runners/hosting/polito/player.py::_describe_interpreter",
+            ),
+            *("runners/hosting/polito/player.py::play", "runners/hosting/polito/game_server.py::_play_trial_in_fork"),
             "runners/hosting/polito/randomness.py::install",
         ),
         NAMED,
     ),
     **dict.fromkeys(
-        ("runners/arena/executors/processes.py::_task", "runners/hosting/child_program.py::_imported"), SENT
+        ("runners/arena/executors/processes.py::_task", "runners/hosting/subprocess_program.py::_imported"), SENT
     ),
 }
 

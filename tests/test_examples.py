@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
-from runners.authoring.check import find_faults
+from analytics.tables.verification.archive import verify_archive
+from runners.authoring.agent_check import find_faults
 from runners.authoring.new_agent import create_agent
 from tests.paths import ROOT, SAMPLE
 

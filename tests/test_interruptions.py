@@ -32,9 +32,9 @@ from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.tables.derived.tables import TABLE_FOLDERS, NotIndexedError, index_runs
+from analytics.tables.derived.definitions import TABLE_FOLDERS, NotIndexedError, index_runs
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
 from runners.cli import main
 from tests.analytics.folders import snapshot
@@ -69,7 +69,7 @@ State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
 # What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
 MODULES = ("hydra_app.application", "hydra_app.launch", "terminal.results", "archive.questions", "perfect.decisions")
-READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.tables.upkeep.merging")
+READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.tables.upkeep.archive_merge")
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *READY])
 

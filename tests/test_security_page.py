@@ -12,14 +12,12 @@ FILES = "analytics/store/files/test_strange_files.py"
 STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone"
 TABLES = "analytics/store/test_strange_tables.py"
 TEXTS = "analytics/store/test_records.py"
-FLIPPED = (
-    "analytics/tables/verify/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
-)
+FLIPPED = "analytics/tables/verification/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
 REBUILD = "runners/learning/policies/test_rebuild.py"
 GATE = "runners/arena/test_identities.py"
 ASKING = "runners/web/archive/test_asking.py"
 REPLAY = "runners/cli/test_replay.py"
-DERIVED = "analytics/tables/verify/test_derived_tables.py"
+DERIVED = "analytics/tables/verification/test_derived_tables.py"
 WEB = "runners/web/test_site.py"
 START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "play"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
@@ -56,7 +54,7 @@ PROVEN = {
     "test_parameters_are_split_at_the_commas_outside_of_quotes_and_brackets",
     "Rules have a name": f"{TEXTS}::test_rules_of_a_record_have_a_name_of_letters_and_digits",
     "A wrong checksum is refused": FLIPPED,
-    "**Games.** `verify` replays": "analytics/tables/verify/test_games.py::test_a_game_that_breaks_the_rules_is_named",
+    "**Games.** `verify` replays": "analytics/tables/verification/test_games.py::test_a_game_that_breaks_the_rules_is_named",
     "It cannot know who": None,
     "**Exact values.** `verify` solves": f"{DERIVED}::test_a_value_of_a_late_position_is_solved_again",
     "Other wrong values": None,

@@ -20,7 +20,7 @@ also have
 Beside its turn an agent in Python may return a ``Thought``, a jitted one may ``think``. It is stored with
 ``archive.thoughts=true``.
 
-An object with ``lifted(rules, label) -> LiftedPlayer`` (see ``agents.base.player``) stands for an agent and makes its
+An object with ``lifted(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes its
 player.
 """
 
@@ -99,7 +99,7 @@ class SomeTurnsFailedError(Exception):
     """In some games of a batch no turn was taken. In the others the turns count, and the player has gone on."""
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
-        """``failures``: what was raised by index in the batch, a ``LateError`` for a turn that took too long."""
+        """``failures``: what was raised by index in the batch, a ``TurnTimeoutError`` for a turn that took too long."""
         super().__init__(f"{len(failures)} of {len(turns.cells)} turns")
         self.turns = turns
         self.failures = failures
@@ -247,7 +247,7 @@ class PlayerBuilder(Protocol):
     """Stands for an agent, and makes its player by itself."""
 
     def build_player(self, rules: Rules, label: str) -> Any:
-        """An ``agents.base.player.LiftedPlayer``. Raises ``RequestError`` if it does not play these rules."""
+        """An ``agents.base.player.BatchPlayer``. Raises ``RequestError`` if it does not play these rules."""
         ...
 
 

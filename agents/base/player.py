@@ -93,7 +93,7 @@ def read_clock(clock: int, moment: NDArray[np.int64]) -> float:
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, THOUGHTS_TYPE, types.int32))
 def decide_thinking(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, thoughts: Thoughts, clock: int) -> None:
-    """``decide_all``, with what the agent thinks of each turn and how long each takes."""
+    """``decide_all_turns``, with what the agent thinks of each turn and how long each takes."""
     moment = np.zeros(2, np.int64)
     agent.thinks = 1
     for i in range(state.streams.shape[0]):
@@ -139,7 +139,7 @@ class BatchPlayer(ABC):
 
         ``thoughts`` [B] is room for what is thought of each turn: it is filled as far as the player tells.
 
-        Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
+        Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``: then the other turns of the batch count.
         """
 
 
@@ -393,7 +393,7 @@ class PythonPlayer(BatchPlayer):
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Cells and gifts as the agent gives them; what it thinks into ``thoughts`` [B].
 
-        Raises what it raises, ``AnswerError`` and ``LateError``.
+        Raises what it raises, ``AnswerError`` and ``TurnTimeoutError``.
         """
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")

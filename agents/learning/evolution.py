@@ -161,7 +161,7 @@ class Evolution:
     def end_generation(self, fitness: NDArray[np.float64]) -> Population:
         """All individuals of this generation, best first: the first ``size`` go on.
 
-        ``fitness`` [n, F] is that of the individuals which ``breed`` returned, in their order.
+        ``fitness`` [n, F] is that of the individuals which ``begin_generation`` returned, in their order.
         """
         everybody = self.population.concat(self._made)
         everybody.fitness[-len(fitness) :] = fitness

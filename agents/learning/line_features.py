@@ -325,7 +325,7 @@ def match_line_values(line: int, byte: int, board: Any) -> int:
 
 @inline_function
 def attribute_state(attribute: int, values: int) -> int:
-    """Whether ``values_on`` has the matching value of an attribute, and the opposing one: two bits."""
+    """Whether ``match_line_values`` has the matching value of an attribute, and the opposing one: two bits."""
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
@@ -376,7 +376,7 @@ def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any
 
     Or one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
-    ``board`` was filled by ``survey``, ``after`` [3, BOARD] is overwritten. ``left`` are the pieces neither on the
+    ``board`` was filled by ``survey_board``, ``after`` [3, BOARD] is overwritten. ``left`` are the pieces neither on the
     board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that finish
     no line on this board. Features are numbers of:
 

@@ -28,7 +28,7 @@ def count_turns(piece: int, rest: int, cells: int, board: Any) -> int:
 
 @inline_function
 def has_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
-    """Whether ``turns_with`` these is more than 0."""
+    """Whether ``count_turns`` these is more than 0."""
     byte = piece_byte(piece)
     while cells != 0:
         if safe_gifts_after(lowest_bit(cells), byte, rest, board) != 0:

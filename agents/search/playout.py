@@ -43,7 +43,7 @@ def move_gift(move: int) -> int:
 
 @inline_function
 def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]:
-    """The position after a legal move, and its state: GOES_ON, LINE or FULL_BOARD."""
+    """The position after a legal move, and its state: NOT_OVER, LINE or FULL_BOARD."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:

@@ -16,8 +16,8 @@ import numpy as np
 
 from agents.base.agent import encode_turn, params, think, turn
 from agents.line_values import WorkMemory
-from agents.search.exact import SOLVER_WORDS
-from agents.search.valued import (
+from agents.search.exact_solver import SOLVER_WORDS
+from agents.search.policy_values import (
     UNDECIDED,
     choose_root_turns,
     count_turns,

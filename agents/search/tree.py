@@ -37,7 +37,7 @@ NODE = np.dtype(
         ("cells", np.uint16),  # not drawn yet with the gift of ``unmade``
         ("gifts", np.uint16),  # not drawn yet
         ("made", np.int16),  # how many children there are; they are a row if none is unmade
-        ("came_to", np.int8),  # GOES_ON, LINE or FULL_BOARD
+        ("came_to", np.int8),  # NOT_OVER, LINE or FULL_BOARD
         ("proven", np.int8),  # OPEN, WON or LOST
     ],
     align=True,

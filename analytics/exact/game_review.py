@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from analytics.exact.tablebase import load_base
-from analytics.store.blocks import RangeGames, build_game
+from analytics.store.game_tables import RangeGames, build_game
 from analytics.tables.derived.decisions import GIFT, derive_decisions
 from analytics.tables.derived.exact_values import ExactValues, solve_games
-from analytics.tables.derived.jobs import StoppedError, run_on_threads
+from analytics.tables.derived.threads import StoppedError, run_on_threads
 from quarto.position import Position, board, position_from_plies
 from quarto.rules import CELLS, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.solver import Solver

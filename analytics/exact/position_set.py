@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 from analytics.exact.tablebase import find_largest_tablebase, has_same_game, load_base
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
 from analytics.store.archive import Archive
-from analytics.store.blocks import merge_games
 from analytics.store.files.backend import explain_errors
+from analytics.store.game_tables import merge_games
 from analytics.store.parquet import encoder
 from analytics.store.range_files import read_games
 from analytics.store.records import Count, JsonRecord, encode_canonical, parse_record
-from analytics.tables.derived.jobs import run_on_threads
+from analytics.tables.derived.threads import run_on_threads
 from quarto.batch import Batch, Games, Turns, concat_games
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
@@ -77,7 +77,7 @@ class SetOrigin(JsonRecord, frozen=True):
     rules: Mapping[str, Any]  # the fields of ``Rules``
     seed: Count
     each: Count  # positions of each source and number of pieces, at most
-    turns: str = ""  # the SHA-256 of the rows, see ``_digest``
+    turns: str = ""  # the SHA-256 of the rows, see ``_compute_digest``
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
@@ -179,7 +179,7 @@ SOLVE_BLOCK = 8
 
 
 class CandidatePositions(NamedTuple):
-    """``C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
+    """``PUCT_C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
@@ -203,7 +203,7 @@ def read_logged_games(archive: Archive, rules: Rules) -> Games:
 
 
 def sample_arrangements(rules: Rules, pieces: int, seed: int) -> Iterator[CandidatePositions]:
-    """Arrangements of some number of pieces without a line, each as likely as any other, of ``MOST_DRAWN`` tries."""
+    """Arrangements of some number of pieces without a line, each as likely as any other, of ``MAX_SAMPLES`` tries."""
     first = stream(seed, pieces, 0)
     for start in range(0, MAX_SAMPLES, SAMPLE_BLOCK):
         words = Streams(np.arange(start, start + SAMPLE_BLOCK, dtype=np.uint64) + first)

@@ -24,7 +24,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.store.files.backend import expand_home, explain_errors
-from analytics.store.files.local import replace_file
+from analytics.store.files.local_files import replace_file
 from analytics.store.parquet import encoder
 from analytics.store.records import Count, Duration, JsonRecord, Sha256, encode_record, load_record
 from quarto.errors import FailureError

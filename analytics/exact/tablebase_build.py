@@ -32,7 +32,7 @@ from analytics.exact.tablebase import (
     write_tablebase,
 )
 from analytics.store.files.backend import explain_errors
-from analytics.store.files.local import replace_file
+from analytics.store.files.local_files import replace_file
 from analytics.store.records import format_current_time
 from quarto.errors import FailureError, RequestError
 from quarto.perft import decode_board_keys, generate_key_layers

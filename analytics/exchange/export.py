@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
-from analytics.exchange import dataset, formats
+from analytics.exchange import data_package, formats
+from analytics.exchange.episodes import EpisodeOptions, Episodes, build_episodes
+from analytics.exchange.export_blocks import NAMED_PERSPECTIVES, ExportBlock, read_export_blocks
 from analytics.exchange.formats import EpisodeBlock, ExportTarget
-from analytics.exchange.sequence import NAMED_PERSPECTIVES, ExportBlock, read_export_blocks
-from analytics.exchange.turns import EpisodeOptions, Episodes, build_episodes
 from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.files.local import temporary_beside
+from analytics.store.files.local_files import temporary_beside
 from analytics.store.marker import check_outside_archives
 from quarto.errors import FailureError, RequestError, describe_valid_names
 
@@ -73,7 +73,7 @@ class ExportRequest:
             "--license": self.licence != "unknown" and self.form != DATASET,
         }
         if self.form == DATASET:
-            if not dataset.LICENCE_NAME.fullmatch(self.licence):
+            if not data_package.LICENCE_NAME.fullmatch(self.licence):
                 raise RequestError(
                     f"--license {self.licence!r} is no name of a licence as the Hub has it: cc0-1.0, cc-by-4.0, mit"
                 )
@@ -116,7 +116,7 @@ def write_export(
         chosen = select_games(opened, request.where)
         with _write_atomically(output, force) as (path, _):
             path.mkdir()
-            dataset.write_dataset(chosen, path, request.licence)
+            data_package.write_dataset(chosen, path, request.licence)
         return ExportSummary(chosen.games)
     games, chunks = _select_blocks(opened, request, on_written)
     with _write_atomically(output, force) as (path, room):
@@ -149,7 +149,7 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
         formats.check_minari_name(output.name)
     if not output.exists() and not output.is_symlink():
         return
-    is_same = {"minari": formats.is_minari_dataset, DATASET: dataset.is_dataset}.get(request.form)
+    is_same = {"minari": formats.is_minari_dataset, DATASET: data_package.is_dataset}.get(request.form)
     if request.form == DATASET and output.is_dir() and not any(output.iterdir()):
         return
     if not force:

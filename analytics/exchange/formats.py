@@ -1,6 +1,6 @@
 """The formats of exported games: tables of plies or games, and episodes for offline learning.
 
-``TABLES`` has the formats that are streams of bytes, ``EPISODES`` those that are datasets of other libraries. Each is a
+``TABLES`` has the formats that are streams of bytes, ``EPISODE_FORMATS`` those that are datasets of other libraries. Each is a
 function that consumes the same stream of games. The libraries are imported when a dataset is made.
 
 Sources of the layouts:
@@ -32,9 +32,9 @@ from msgspec import UNSET, structs
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from analytics.exchange.sequence import ExportBlock
+from analytics.exchange.episodes import BOTH_SEATS, OBSERVATION_SIZE, EpisodeOptions, Episodes
+from analytics.exchange.export_blocks import ExportBlock
 from analytics.exchange.text import format_games, format_plies
-from analytics.exchange.turns import BOTH_SEATS, OBSERVATION_SIZE, EpisodeOptions, Episodes
 from analytics.questions.columns import to_csv
 from analytics.store.records import RunRecord, encode_record
 from quarto.batch import ENDINGS

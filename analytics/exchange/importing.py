@@ -21,11 +21,11 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.exchange.sequence import IMPORTED_KEY
+from analytics.exchange.export_blocks import IMPORTED_KEY
 from analytics.exchange.text import Heading, ParsedText, Tags, format_games
 from analytics.store import ranges
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, merge_games, select_games
+from analytics.store.game_tables import RangeGames, merge_games, select_games
 from analytics.store.range_files import read_games, write_range
 from analytics.store.ranges import first_game_id
 from analytics.store.records import RunRecord, compute_run_id, format_current_time

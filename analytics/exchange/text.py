@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.store.blocks import select_games
+from analytics.store.game_tables import select_games
 from analytics.store.records import RecordError, RunRecord, parse_record
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED, Games
 from quarto.bits import piece_to_lanes

@@ -201,7 +201,7 @@ MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents
 
 
 def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Return the score of each agent (row) against the first ``MOST_OPPONENTS`` of them (columns).
+    """Return the score of each agent (row) against the first ``MAX_OPPONENTS`` of them (columns).
 
     ``frame`` is as for ``standing_columns``.
     """
@@ -212,7 +212,7 @@ def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Return the probability that an agent (row) is above one of the first ``MOST_OPPONENTS`` (columns).
+    """Return the probability that an agent (row) is above one of the first ``MAX_OPPONENTS`` (columns).
 
     ``frame`` is as for ``rating_columns``.
     """

@@ -18,8 +18,8 @@ from analytics.store.archive import Archive
 from analytics.store.marker import VerifiableFile
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
+from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions, has_turns_of_ply
 from analytics.tables.derived.positions import list_canonical_turns
-from analytics.tables.derived.tables import POSITIONS_TABLE, derive_stored_positions, has_turns_of_ply
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.notation import (

@@ -345,8 +345,8 @@ def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
 def shared_openings_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int]) -> str:
     """The question in SQL: how many pairs of games ended how, by pairing and group of openings.
 
-    It reads ``games``, and ``sharing_frame(seeds)`` as ``_sharing``. ``number`` is the index of the pairing in
-    ``seeds``, ``code`` how the games of a pair ended (``CELL_OF_CODE``).
+    It reads ``games``, and ``shared_seeds_frame(seeds)`` as ``_sharing``. ``number`` is the index of the pairing in
+    ``seeds``, ``code`` how the games of a pair ended (``CELL_BY_CODE``).
     """
     meetings = len({_sort_agents(*agents[key]) for key in seeds})
     bits = MAX_BITS

@@ -3,7 +3,7 @@
 ``GameFilter`` is the one form in which a user's choice of games is passed on. ``select`` finds the games that meet a
 condition in SQL.
 
-A file holds pairs of all pairings. ``read_in_order`` gives games by pairing all the same: as many parts of files as
+A file holds pairs of all pairings. ``read_pair_ranges`` gives games by pairing all the same: as many parts of files as
 memory allows are read together, each file once for them all and not once for each pairing.
 """
 
@@ -24,7 +24,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.syntax import check_condition
 from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, run_condition_sql
 from analytics.store.archive import Archive, check_record_format, unknown_run_error
-from analytics.store.blocks import RangeGames
+from analytics.store.game_tables import RangeGames
 from analytics.store.marker import VerifiableFile
 from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange

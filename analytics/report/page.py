@@ -15,7 +15,7 @@ from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.rendering import render_template
-from analytics.report.reported_games import MAX_AGENTS, ReportData, select_report_data
+from analytics.report.report_data import MAX_AGENTS, ReportData, select_report_data
 from analytics.report.section import ReportSection
 from analytics.report.sections.learning import build_learning_section
 from analytics.report.sections.lengths import build_lengths_section

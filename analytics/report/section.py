@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.questions.columns import Cell, ResultColumn, Table, text_column
 from analytics.report.rendering import render_template
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 

@@ -279,7 +279,7 @@ def _renumber_ids(text: str, name: str) -> str:
 def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
-    ``curve`` is a table by ``analytics.policies.relearn.learning_curve``, or has other columns:
+    ``curve`` is a table by ``analytics.policies.relearning.compute_learning_curve``, or has other columns:
 
     - With ``generation``, each column of type Float64 is a line.
     - With ``strength`` too, the lines are the columns ``v OPPONENT``, with their intervals in ``v OPPONENT low`` and
@@ -292,7 +292,7 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
 
 
 def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
-    """The chart of ``curve_svg`` before it gets a title and a style; the size is in pixels."""
+    """The chart of ``render_curve_svg`` before it gets a title and a style; the size is in pixels."""
     kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_chart}
     draw = next((kinds[name] for name in kinds if name in curve.columns), _build_fitness_chart)
     return {"width": width, "height": height, **draw(curve)}

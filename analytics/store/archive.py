@@ -20,7 +20,7 @@ from msgspec import structs
 
 from analytics.store import marker
 from analytics.store.files.backend import FileStatus, explain_errors, format_archive_option
-from analytics.store.files.local import find_backend
+from analytics.store.files.local_files import find_backend
 from analytics.store.ranges import (
     FileSlice,
     Range,

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from analytics.store.files.backend import TEMPORARY_PREFIX, Backend, explain_errors, format_archive_option
-from analytics.store.files.local import LOCAL, find_backend, use_temporary_path
+from analytics.store.files.local_files import LOCAL, find_backend, use_temporary_path
 from analytics.store.parquet.metadata import read_footer
 from analytics.store.ranges import parse_file_name
 from analytics.store.records import JsonRecord, RecordError, encode_record, parse_record
@@ -58,7 +58,7 @@ def check_archive(root: PurePath, create: bool) -> None:
 
 
 def read_marker_content(root: PurePath) -> bytes | None:
-    """The content of the marker; None if there is none. Raises as ``require`` does."""
+    """The content of the marker; None if there is none. Raises as ``check_archive`` does."""
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:

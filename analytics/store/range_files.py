@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from analytics.statistics.tally import Tally, build_tally, sum_tallies_by_key, tally_block, tally_by_pairing
 from analytics.store.archive import Archive
-from analytics.store.blocks import (
+from analytics.store.files.backend import explain_errors
+from analytics.store.game_tables import (
     ROW_GROUP_ROWS,
     RangeGames,
     TableBytes,
@@ -26,7 +27,6 @@ from analytics.store.blocks import (
     encode_game_tables,
     thoughts_of,
 )
-from analytics.store.files.backend import explain_errors
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, compute_checksum
 from analytics.store.records import RunRecord
@@ -89,7 +89,7 @@ def write_games(
 
 
 def write_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
-    """Write the games of a range of units of a run, as ``store_games`` does. Raises as that does."""
+    """Write the games of a range of units of a run, as ``write_games`` does. Raises as that does."""
     return _write_tables(
         archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
     )
@@ -201,7 +201,7 @@ def read_games(
 
 
 def write_slices(archive: Archive, run_id: str) -> int:
-    """Write files of their own for the parts of files that count, see ``ranges.cover``; return their number.
+    """Write files of their own for the parts of files that count, see ``ranges.select_effective_slices``; return their number.
 
     Readers then need not cut these files again, and compaction can join them with their neighbours. Any number of
     processes may do so at once: they write the same. Raises ``FailureError`` for a damaged file, a run without a

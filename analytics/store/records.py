@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from analytics.store.files.backend import MAX_RECORD_BYTES, Backend, explain_errors
-from analytics.store.files.local import LOCAL
+from analytics.store.files.local_files import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import HIDDEN_CHARACTERS, SURROGATES, check_texts, to_line, to_typed_text
@@ -301,7 +301,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     ``code`` is the code that played the games: ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
     """
 
-    run_id: RunId  # ``run_id_of(spec)``
+    run_id: RunId  # ``compute_run_id(spec)``
     spec: Mapping[str, Any]
     code: Mapping[str, Any]
     games: Count  # asked for, per pairing
@@ -399,7 +399,7 @@ def merge_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[st
 
 
 def add_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the code of a run, of which other code has played a sample equally: see ``joined_code``."""
+    """Return the code of a run, of which other code has played a sample equally: see ``merge_code``."""
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)
     return {**code, "same_games": same_games} if same_games else code

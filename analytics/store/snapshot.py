@@ -9,7 +9,7 @@ from typing import TypeVar
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES_FOLDER, Archive
 from analytics.store.files.backend import explain_errors
-from analytics.store.files.local import find_backend, find_listing_backend
+from analytics.store.files.local_files import find_backend, find_listing_backend
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, SweepJob

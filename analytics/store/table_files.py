@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.blocks import RangeGames
 from analytics.store.files.backend import Backend
+from analytics.store.game_tables import RangeGames
 from analytics.store.parquet.metadata import read_footer
 from analytics.store.ranges import UnitLine, parse_file_name
 from analytics.store.schema import TABLE_SCHEMAS
@@ -31,7 +31,7 @@ VERIFY_REMEDY = "see 'qarena archive verify'"
 
 
 def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
-    """Read the table in a file that is named by its content. Raises as ``file_parts`` does."""
+    """Read the table in a file that is named by its content. Raises as ``read_file_frames`` does."""
     parts = [*read_file_frames(backend, path, schema)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 

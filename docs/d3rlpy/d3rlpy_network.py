@@ -15,9 +15,9 @@ import numpy as np
 
 from agents.learning.policy import Policy
 from agents.network import PLANES, build_inputs, to_policy
-from analytics.exchange.turns import EpisodeOptions, build_episodes
-from analytics.policies.derived.dataset import Dataset
-from analytics.store.blocks import select_games
+from analytics.exchange.episodes import EpisodeOptions, build_episodes
+from analytics.policies.kinds.dataset import Dataset
+from analytics.store.game_tables import select_games
 from quarto.batch import Games
 from quarto.errors import require_extra
 from quarto.observations import TURN_CODES

@@ -15,12 +15,12 @@ with require_extra("rl", "quarto.env"):
     import gymnasium
     import pettingzoo
 
-    from quarto.env.turns import env, raw_env
+    from quarto.env.aec import env, raw_env
 
 ENV_ID = "quarto-arena/Quarto-v0"
 TURNS_ID = "quarto-arena/QuartoTurns-v0"  # a step is a whole turn, as in exported episodes
 
-pettingzoo.register("aec", ENV_ID, "quarto.env.turns:env")
+pettingzoo.register("aec", ENV_ID, "quarto.env.aec:env")
 for name, turns in ((ENV_ID, False), (TURNS_ID, True)):
     gymnasium.register(
         name,

@@ -24,7 +24,7 @@ from quarto.bits import array_pointer, lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
 from quarto.position import ALL_CELLS, place_piece
 from quarto.rules import CELLS
-from quarto.solver.late import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
+from quarto.solver.endgame import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
 from quarto.solver.table import (
     CHILD_FIELDS,
     DRAW,

@@ -5,7 +5,7 @@ gift, shifted by four bits. Those bits hold the proven answers for the player to
 never answers for another board. A word is read and written at once, so threads share a table without locks. At worst,
 of two answers stored in the same moment, one is lost.
 
-A ``Base`` is such a table with the values of all boards up to a number of pieces. Searches only read it.
+A ``TablebaseIndex`` is such a table with the values of all boards up to a number of pieces. Searches only read it.
 """
 
 from __future__ import annotations

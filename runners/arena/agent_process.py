@@ -1,4 +1,4 @@
-"""The child's side of an isolated agent, see ``runners.hosting.limits``: each request is a batch of positions."""
+"""The child's side of an isolated agent, see ``runners.hosting.limited_agents``: each request is a batch of positions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agents.learning.policy import Policy
 from quarto.batch import Thoughts
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.hosting.child_program import Message, RequestHandler
 from runners.hosting.compile_clock import load_view_kernels, record_compile_time
-from runners.hosting.limits import decode_batch
+from runners.hosting.limited_agents import decode_batch
+from runners.hosting.subprocess_program import Message, RequestHandler
 
 
 def build_handler(setup: dict[str, Any], content: bytes) -> tuple[Message, RequestHandler]:

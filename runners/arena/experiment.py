@@ -22,8 +22,8 @@ from analytics.store.records import RunRecord, add_same_games, format_current_ti
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.sources import compilation_progress
-from runners.arena.code import build_code_record, describe_differences
-from runners.arena.engine import BatchEngine
+from runners.arena.batch_engine import BatchEngine
+from runners.arena.code_fingerprints import build_code_record, describe_differences
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
@@ -62,8 +62,8 @@ class Experiment:
         """
         if not (self.request.storage.thoughts and self.request.spec.is_repeatable):
             return []
-        from analytics.tables.derived.derived_table import group_partial_files, list_missing_chunks, list_missing_ranges
-        from analytics.tables.derived.tables import THOUGHTS_TABLE
+        from analytics.tables.derived.definitions import THOUGHTS_TABLE
+        from analytics.tables.derived.range_table import group_partial_files, list_missing_chunks, list_missing_ranges
 
         end, most = (
             self.unit_line.count_units(games),
@@ -142,7 +142,7 @@ def _replay_sample(archive: Archive, record: RunRecord, spec: RunSpec, agents: S
         RequestError: One game did not, or games of this run cannot be repeated. ``begun`` is the beginning of the text.
 
     """
-    from runners.arena.replaying import replay_sample  # few runs were begun by other code
+    from runners.arena.replay import replay_sample  # few runs were begun by other code
 
     if not spec.is_repeatable:
         raise RequestError(f"{begun}: {OTHER_CODE_REMEDY}")
@@ -167,7 +167,9 @@ class Contribution:
     """The part of a run that this process has added."""
 
     games: int = 0  # written
-    seconds: float = 0.0  # of playing and writing, without compiling; set when the context of ``contribute`` is left
+    seconds: float = (
+        0.0  # of playing and writing, without compiling; set when the context of ``record_contribution`` is left
+    )
 
 
 @contextmanager
@@ -196,8 +198,8 @@ def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
     """Save in the run's record how it ended, and how many units have thoughts, if they were asked for."""
     record_run_end(experiment.archive, experiment.request.spec, seconds)
     if experiment.request.storage.thoughts:
-        from analytics.tables.derived.derived_table import record_derived_units
-        from analytics.tables.derived.tables import THOUGHTS_TABLE
+        from analytics.tables.derived.definitions import THOUGHTS_TABLE
+        from analytics.tables.derived.range_table import record_derived_units
 
         record_derived_units(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
 

@@ -10,17 +10,17 @@ from pathlib import PurePath
 
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
-from analytics.store.files.local import find_backend
-from analytics.tables.derived.derived_table import record_derived_units
-from analytics.tables.derived.jobs import StoppedError
-from analytics.tables.derived.tables import (
+from analytics.store.files.local_files import find_backend
+from analytics.tables.derived.definitions import (
     INDEX_TABLES,
     IndexChunk,
     IndexSummary,
     list_index_chunks,
 )
-from analytics.tables.derived.tables import index_chunk as index_part
-from analytics.tables.upkeep.rolling import compact_sums
+from analytics.tables.derived.definitions import index_chunk as index_part
+from analytics.tables.derived.range_table import record_derived_units
+from analytics.tables.derived.threads import StoppedError
+from analytics.tables.upkeep.compaction import compact_sums
 from runners.arena.executors.base import THREADS, Executor, StopSignal, Task, available_cores
 from runners.terminal.console import show_progress_bar
 

@@ -83,7 +83,9 @@ class AgentSpec:
 
     def _build_limited(self) -> Agent:
         if self.limits.isolation == "process":
-            from runners.hosting.limits import IsolatedAgent  # it starts processes: most runs need not load that
+            from runners.hosting.limited_agents import (
+                IsolatedAgent,  # it starts processes: most runs need not load that
+            )
 
             playing = self.player or self
             return IsolatedAgent(
@@ -94,7 +96,7 @@ class AgentSpec:
                 f"agent '{self.label}': megabytes={self.limits.megabytes} limits a process: set isolation=process too, "
                 "or leave it out"
             )
-        from runners.hosting.limits import TimedAgent  # few runs have limits
+        from runners.hosting.limited_agents import TimedAgent  # few runs have limits
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
@@ -187,7 +189,7 @@ class AgentSpec:
         return AgentSpec(**{**values, "limits": limits, "trusted": trusted})
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, from which another process makes the same agent: see ``from_plain``.
+        """All fields as JSON values, from which another process makes the same agent: see ``from_dict``.
 
         Of a policy it says only that there is one.
         """
@@ -202,7 +204,7 @@ class AgentSpec:
     def from_dict(
         plain: Mapping[str, Any], policy_of: Callable[[str], Policy], policy_id: str | None = None
     ) -> AgentSpec:
-        """The agent that ``as_plain`` described.
+        """The agent that ``to_dict`` described.
 
         ``policy_of`` reads a policy by its id; ``policy_id`` is that of the agent for which this one plays.
         """
@@ -266,12 +268,12 @@ class RunSpec:
         } | {key: value for key, (value, usual) in rare.items() if value != usual}
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, from which another process makes the same specification: see ``from_plain``."""
+        """All fields as JSON values, from which another process makes the same specification: see ``from_dict``."""
         return {**asdict(replace(self, agents=())), "agents": [agent.to_dict() for agent in self.agents]}
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any], archive: Archive) -> RunSpec:
-        """The specification that ``as_plain`` described; its policies are those of the archive.
+        """The specification that ``to_dict`` described; its policies are those of the archive.
 
         Raises ``RequestError`` for a policy that the archive does not have.
         """
@@ -357,7 +359,7 @@ def _call_constructor(what: str, found: type[Any], params: Mapping[str, Any], ot
 
 
 def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is simple: see ``SIMPLE``."""
+    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is simple: see ``SIMPLE_TYPES``."""
     hint = parameter.annotation
     text = OPTIONAL_HINT.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
     types = [each.strip() for each in text.split("|")]

@@ -19,7 +19,7 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest, look_schedule,
 from analytics.store import sprt_verdicts
 from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.batch import Block
-from runners.arena.engine import Pace, PairRange
+from runners.arena.batch_engine import Pace, PairRange
 from runners.arena.experiment import Experiment, RangeWriter, record_contribution, record_run_start
 
 OnPairs = Callable[[SequentialTest], None]  # called with the test whenever it has taken more pairs

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.sources import find_module_spec
 from runners.authoring import templates
-from runners.config.options import list_options
+from runners.config.yaml_options import list_options
 
 INTERFACES = {
     "choose": "choose(position, rng), one position at a time, in plain Python",

@@ -13,15 +13,15 @@ from analytics import open_archive
 from analytics.questions.cookbook import read_query
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.store.archive import Archive
-from analytics.tables.derived.tables import list_index_chunks
+from analytics.tables.derived.definitions import list_index_chunks
 from quarto.errors import FailureError
 from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.arena.indexing import update_index
 from runners.arena.spec import RunSpec
 from runners.bench.timing import Figures, measure_process, time_fastest
-from runners.bench.warm import play_games
+from runners.bench.warm_up import play_games
 from runners.config.agents import load_agent
-from runners.config.options import load_rules
+from runners.config.yaml_options import load_rules
 
 GAMES, QUICK_GAMES = 10_000_000, 300_000
 POLICY_KINDS = ("mc_afterstate", "gift")  # of policies that are derived

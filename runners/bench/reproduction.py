@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hydra import compose, initialize_config_dir
 
-from analytics.policies.relearn import find_training
+from analytics.policies.relearning import find_training
 from analytics.report.published import (
     Implementation,
     PublishedRate,
@@ -21,7 +21,7 @@ from analytics.report.published import (
     read_published_rates,
     read_studies,
 )
-from analytics.report.published.comparison import (
+from analytics.report.published.reproduction import (
     ComparedRate,
     MeasuredRate,
     Reproduction,
@@ -38,17 +38,17 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, describe_valid_names
-from runners.arena.code import project_version
+from runners.arena.code_fingerprints import project_version
+from runners.arena.execution import execute_experiment
 from runners.arena.experiment import Experiment, prepare_experiment
-from runners.arena.playing import execute_experiment
 from runners.arena.progress import Progress
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_label
-from runners.config.options import CONF_FOLDER, load_rules
 from runners.config.requests import describe_rounding
 from runners.config.schemas import MAX_SEED, check_range
+from runners.config.yaml_options import CONF_FOLDER, load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.learning.training.request import TrainingRequest, check_training, save_policy, training_request_from_config
 from runners.terminal import console

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exact.tablebase import find_largest_tablebase
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
@@ -22,11 +22,11 @@ from runners.arena.executors.base import available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.timing import Figures, compile_program
 from runners.bench.turn_times import measure_turn_times
-from runners.bench.warm import play_games
+from runners.bench.warm_up import play_games
 from runners.config.agents import load_agent
-from runners.config.options import load_rules
 from runners.config.requests import pairings
-from runners.exact.solve import Solvers, run_search
+from runners.config.yaml_options import load_rules
+from runners.exact.solutions import Solvers, run_search
 
 POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each
 ROUNDS = 2

@@ -31,13 +31,13 @@ from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import Position, position_from_plies
 from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
-from runners.arena.engine import MAX_BLOCK_PAIRS, BatchEngine, PairRange
+from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, PairRange
 from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec
-from runners.bench.warm import choose_rules_name
+from runners.bench.warm_up import choose_rules_name
 from runners.config.agents import agent_from_label
-from runners.config.options import load_rules
 from runners.config.schemas import MAX_SEED
+from runners.config.yaml_options import load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal.console import build_table, print_tables, show_progress_bar
 from runners.terminal.files import is_printed

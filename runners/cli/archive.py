@@ -45,7 +45,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     As text, as a table, as episodes for offline learning, or as a folder of tables with a card and a data package.
     """
     from analytics.exchange.export import ExportRequest
-    from runners.cli.upkeep import export_games
+    from runners.cli.maintenance import export_games
 
     request = ExportRequest(form, where, perspective, sample, seed, rows, imposed, masks, licence)
     export_games(archive, request, str(output), force)
@@ -60,7 +60,7 @@ def import_(
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Add games from a text file."""
-    from runners.cli.upkeep import import_games_file
+    from runners.cli.maintenance import import_games_file
 
     raise typer.Exit(import_games_file(archive, file, rules, name, skip_bad, f"qarena {options.format_command_line()}"))
 
@@ -69,7 +69,7 @@ def import_(
 @options.add_table_options
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the runs."""
-    from runners.cli.questions import output_runs
+    from runners.cli.queries import output_runs
 
     output_runs(archive, table)
 
@@ -80,7 +80,7 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
     """
-    from runners.cli.upkeep import verify_archive as carry_out
+    from runners.cli.maintenance import verify_archive as carry_out
 
     raise typer.Exit(carry_out(archive))
 
@@ -91,7 +91,7 @@ def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
 
     Nothing is lost, and after an interruption the same command goes on. Nobody else may use the archive meanwhile.
     """
-    from runners.cli.upkeep import upgrade_archive as carry_out
+    from runners.cli.maintenance import upgrade_archive as carry_out
 
     carry_out(archive)
 
@@ -126,7 +126,7 @@ def gc(
 
     Larger files replaced them, or a killed process left them.
     """
-    from runners.cli.upkeep import collect_garbage
+    from runners.cli.maintenance import collect_garbage
 
     collect_garbage(archive, age, remove)
 
@@ -146,7 +146,7 @@ def index(
 
     `qarena openings` and the view positions read the index.
     """
-    from runners.cli.questions import index_archive as carry_out
+    from runners.cli.queries import index_archive as carry_out
     from runners.config.requests import load_executor
 
     carry_out(archive, runs or [], plies, threads, load_executor(executor, ray_address))
@@ -160,7 +160,7 @@ def compact(
 
     Others may read and write meanwhile.
     """
-    from runners.cli.upkeep import compact_archive as carry_out
+    from runners.cli.maintenance import compact_archive as carry_out
 
     carry_out(archive, runs or [], size)
 
@@ -177,7 +177,7 @@ def merge(
 
     The sources stay as they are. Nothing is copied if two archives hold different games of one run.
     """
-    from runners.cli.upkeep import merge_archives as carry_out
+    from runners.cli.maintenance import merge_archives as carry_out
 
     carry_out(archives, prefix, other_code)
 
@@ -192,7 +192,7 @@ def to_delta(
 
     Called again, it adds what is new.
     """
-    from runners.cli.upkeep import update_delta_tables
+    from runners.cli.maintenance import update_delta_tables
 
     update_delta_tables(archive, folder, games_only)
 
@@ -226,8 +226,8 @@ def sql(
 
     The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
     """
-    from analytics.questions.sql.answers import QueryLimits
-    from runners.cli.questions import output_sql_answer
+    from analytics.questions.sql.query_execution import QueryLimits
+    from runners.cli.queries import output_sql_answer
 
     limits = QueryLimits(memory, spill, timeout)
     output_sql_answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
@@ -254,8 +254,8 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
     from analytics.questions.selection import GameFilter
-    from runners.cli.strength import RatingOptions
-    from runners.cli.strength import output_ratings as carry_out
+    from runners.cli.ratings import RatingOptions
+    from runners.cli.ratings import output_ratings as carry_out
 
     games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
     carry_out(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
@@ -276,7 +276,7 @@ def crosstable(
     With wins, draws and losses, and 95 % intervals.
     """
     from analytics.questions.selection import GameFilter
-    from runners.cli.strength import output_crosstable as carry_out
+    from runners.cli.ratings import output_crosstable as carry_out
 
     carry_out(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
 
@@ -294,7 +294,7 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.cli.strength import output_run_comparison as carry_out
+    from runners.cli.ratings import output_run_comparison as carry_out
 
     carry_out(archive, runs, table)
 
@@ -325,7 +325,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.questions.openings import OpeningsQuery
     from analytics.questions.selection import GameFilter
-    from runners.cli.questions import add_rules_name, output_openings
+    from runners.cli.queries import add_rules_name, output_openings
     from runners.config.agents import find_stored_label
 
     decided, against = (find_stored_label(archive, label) for label in (agent, opponent))
@@ -349,7 +349,7 @@ def show(
 
     Each ply has its exact values if the game is annotated (`qarena annotate`).
     """
-    from runners.web.archive.show import print_game
+    from runners.web.archive.game_output import print_game
 
     options.check_output_files(force, json, svg)
     print_game(archive, " ".join(game), run, json, svg, animate)
@@ -370,7 +370,7 @@ def report(
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.cli.questions import output_section, write_report
+    from runners.cli.queries import output_section, write_report
 
     if section:
         options.check_output_files(force, output)

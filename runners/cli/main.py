@@ -22,9 +22,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import INSTALLATION_FOLDERS, compilation_progress
-from runners.cli import archive, learn, perfect, play
+from runners.cli import archive, exact_play, games, policies
 from runners.cli.options import MARKUP, PROJECT_ROOT
-from runners.cli.surroundings import explain_system_error, flush_output, open_closed_streams, print_error
+from runners.cli.system_errors import explain_system_error, flush_output, open_closed_streams, print_error
 from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -86,7 +86,16 @@ app = typer.Typer(
 )
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.engine, play.agents_group, play.reproduce),
+    "Play": (
+        games.run,
+        games.sweep,
+        games.sprt,
+        games.play,
+        games.serve,
+        games.engine,
+        games.agents_group,
+        games.reproduce,
+    ),
     "Ask": (
         archive.sql,
         archive.crosstable,
@@ -96,10 +105,16 @@ PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
         archive.show,
         archive.report,
     ),
-    "Learn": (learn.train, learn.policy_group, learn.benchmark_group),
-    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.puzzles_group, perfect.tablebase_group),
+    "Learn": (policies.train, policies.policy_group, policies.benchmark_group),
+    "Perfect play": (
+        exact_play.solve,
+        exact_play.annotate,
+        exact_play.mistakes,
+        exact_play.puzzles_group,
+        exact_play.tablebase_group,
+    ),
     "Archive": (archive.archive_group,),
-    "Maintain": (perfect.bench, perfect.warm, perfect.perft),
+    "Maintain": (exact_play.bench, exact_play.warm, exact_play.perft),
 }
 for panel, commands in PANELS.items():
     for command in commands:

@@ -173,7 +173,7 @@ def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
 
     def run_command(config_dir: ConfigDir = None, **others: Any) -> None:
-        from runners.config.options import use_config_dir
+        from runners.config.yaml_options import use_config_dir
 
         with use_config_dir(config_dir):
             command(**others)
@@ -223,7 +223,7 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
             from runners.config.arguments import parse_arguments
-            from runners.config.launch import launch
+            from runners.config.execution import launch
 
             asked = parse_arguments(words or [], archive, keep_going, config_dir or [])
             raise typer.Exit(launch(application, context, asked, multirun, cfg, help))

@@ -13,13 +13,13 @@ from analytics.store.archive import Archive, check_record_format
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.code import build_code_record, describe_differences
+from runners.arena.code_fingerprints import build_code_record, describe_differences
 from runners.arena.experiment import build_engine
 from runners.arena.progress import Progress
-from runners.arena.replaying import Replay, replay_run
+from runners.arena.replay import Replay, replay_run
 from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.config.agent_policies import attach_policy
-from runners.config.options import load_raw_options
+from runners.config.yaml_options import load_raw_options
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal.console import print_line, print_note, show_progress_bar
 

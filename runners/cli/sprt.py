@@ -36,7 +36,7 @@ UNDECIDED_EXIT_CODE = 3  # the exit code after as many games as were allowed
 def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
     """The test that a composed configuration asks for; its agents are made, its archive is opened, no run is touched.
 
-    Raises ``RequestError`` as ``runners.config.agents.request_of`` and ``runners.arena.experiment.prepare`` do.
+    Raises ``RequestError`` as ``runners.config.agents.build_request`` and ``runners.arena.experiment.prepare`` do.
     """
     from analytics.statistics.sprt import Hypotheses
     from runners.arena.experiment import prepare_experiment

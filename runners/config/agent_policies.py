@@ -19,7 +19,7 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import AgentSpec
-from runners.config.options import (
+from runners.config.yaml_options import (
     find_declared_files,
     flatten_settings,
     list_options,

@@ -21,7 +21,7 @@ from runners.arena.spec import (
     shorten_paths,
 )
 from runners.config.labels import parse_value, split_label
-from runners.config.options import (
+from runners.config.yaml_options import (
     LIMIT_KEYS,
     NON_PARAMETER_KEYS,
     find_declared_files,
@@ -70,7 +70,7 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
     """The agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
     Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
-    ``trusted`` is as for ``agent_named``.
+    ``trusted`` is as for ``agent_from_label``.
     """
     if isinstance(entry, str):
         return agent_from_label(entry, root, trusted)
@@ -98,7 +98,7 @@ def agent_from_settings(
 ) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
 
-    Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_named``.
+    Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
     """
     target = find_target(f"agent '{name}'", settings)
     params, own_params = select_parameters(settings), select_parameters(own)

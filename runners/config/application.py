@@ -22,15 +22,15 @@ from analytics import format_archive_option, open_archive
 from analytics.questions.columns import ResultColumn, describe_seats, format_percent, number_column, pairing_columns
 from quarto.errors import RequestError
 from runners.config.objectives import Objective, SweepTarget, build_objective
-from runners.config.options import to_plain_dict
 from runners.config.schemas import RunConfig, check_values
+from runners.config.yaml_options import to_plain_dict
 from runners.hosting import interruption
 from runners.terminal import console
 
 if TYPE_CHECKING:
     from analytics.questions.pairings import PairingResult
+    from runners.arena.execution import RunOutcome
     from runners.arena.experiment import Experiment
-    from runners.arena.playing import RunOutcome
     from runners.arena.request import RunRequest
 
 # Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
@@ -166,7 +166,7 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
 
 def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOutcome:
     """The outcome of an experiment that was ready."""
-    from runners.arena.playing import execute_experiment
+    from runners.arena.execution import execute_experiment
 
     request, running = experiment.request, HydraConfig.get()
     log = Path(running.runtime.output_dir) / f"{running.job.name}.log"

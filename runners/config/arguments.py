@@ -30,8 +30,8 @@ from runners.config.labels import (
     quote_foreign_words,
     split_parameters,
 )
-from runners.config.options import CONF_FOLDER, LIMIT_KEYS, list_options, load_option
 from runners.config.sweep_values import keep_first_value, parse_overrides
+from runners.config.yaml_options import CONF_FOLDER, LIMIT_KEYS, list_options, load_option
 
 LABEL_PATTERN = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 HYDRA_FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar

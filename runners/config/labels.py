@@ -29,7 +29,7 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 def check_size(what: str, text: str, most: int = MAX_LABEL_CHARACTERS) -> None:
     """Check the length of a text and the depth of its brackets; ``what`` names it in messages.
 
-    Raises ``RequestError`` for more than ``most`` characters and for brackets deeper than ``MOST_BRACKETS``.
+    Raises ``RequestError`` for more than ``most`` characters and for brackets deeper than ``MAX_BRACKETS``.
     """
     start = f"{what} {text[:SHOWN_CHARACTERS]!r}…"
     if len(text) > most:

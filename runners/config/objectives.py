@@ -164,7 +164,7 @@ class Regret(Objective):
         """Judge one random game, whose earliest decisions take the longest."""
         import numpy as np
 
-        from analytics.exact.annotate import AnnotationOptions, GameSolver
+        from analytics.exact.annotation import AnnotationOptions, GameSolver
 
         first = max(self._find_first_pieces(spec.rules), spec.opening_plies)
         game = play_random_game(spec.rules, first, spec.seed)
@@ -175,7 +175,7 @@ class Regret(Objective):
         evaluator.solve_games(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:  # noqa: ARG002
-        from analytics.exact.annotate import AnnotationOptions, annotate_runs
+        from analytics.exact.annotation import AnnotationOptions, annotate_runs
         from analytics.questions.mistakes import find_judged_agents, summarise_decisions
         from analytics.questions.sql.views import run_condition_sql
 
@@ -229,7 +229,7 @@ def play_random_game(rules: Rules, least: int, seed: int) -> Games | None:
 
     from agents.random import Random
     from quarto.batch import Games
-    from runners.arena.engine import BatchEngine, PairRange
+    from runners.arena.batch_engine import BatchEngine, PairRange
 
     engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
     games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).block.games

@@ -25,14 +25,14 @@ from runners.arena.spec import (
 )
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry, agent_from_settings
-from runners.config.options import (
+from runners.config.schemas import RayConfig, check_range
+from runners.config.yaml_options import (
     build_rules,
     load_option,
     load_raw_options,
     load_rules,
     to_plain_dict,
 )
-from runners.config.schemas import RayConfig, check_range
 
 
 def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> RunRequest:

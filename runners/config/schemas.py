@@ -20,7 +20,7 @@ from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
 
 if TYPE_CHECKING:
     pass
-from runners.config.options import list_options
+from runners.config.yaml_options import list_options
 
 MAX_OPENING_PLIES = 15
 
@@ -44,7 +44,7 @@ ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 
 @dataclass
 class ArchiveConfig:
-    """The keys of ``conf/archive``; see ``ArchiveSettings`` for what each means."""
+    """The keys of ``conf/archive``; see ``ArchiveOptions`` for what each means."""
 
     root: str = str(DEFAULT_ARCHIVE)
     shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveOptions.shard_games

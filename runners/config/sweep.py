@@ -35,7 +35,7 @@ from runners.config.application import LAUNCH_VARIABLE, Application, enter_launc
 from runners.config.arguments import CommandArguments
 from runners.config.labels import quote
 from runners.config.objectives import SweepTarget
-from runners.config.options import add_user_folders_to_path
+from runners.config.yaml_options import add_user_folders_to_path
 from runners.terminal import console
 
 # Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of

@@ -61,7 +61,7 @@ def compose_other_configs(config: str, first: DictConfig, given: Sequence[Overri
     """Yield the first job's configuration with each other value that needs a check, one value at a time.
 
     Of numbers these are the least and the greatest, because what is refused of numbers are ranges. Of texts they are
-    the first ``MOST_TEXTS``, of a group all options.
+    the first ``MAX_CHECKED_TEXTS``, of a group all options.
     """
     for override in {override.get_key_element(): override for override in given}.values():
         if not override.is_discrete_sweep():

@@ -12,7 +12,7 @@ import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
-from analytics.exact.annotate import (
+from analytics.exact.annotation import (
     AnnotationChunk,
     AnnotationOptions,
     AnnotationSummary,
@@ -41,8 +41,8 @@ from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
 from analytics.tables.derived.decisions import record_annotated_units
-from analytics.tables.derived.jobs import StoppedError
-from analytics.tables.upkeep.rolling import compact_small_files
+from analytics.tables.derived.threads import StoppedError
+from analytics.tables.upkeep.compaction import compact_small_files
 from quarto.errors import RequestError
 from quarto.sources import compilation_progress
 from runners.arena.executors.base import Executor, StopSignal, Task, available_cores, check_solver_memory
@@ -232,7 +232,7 @@ def _print_table(columns: Sequence[ResultColumn], title: str, legend: str) -> No
 
 
 def _build_mistake_columns(found: Sequence[Mistake]) -> list[ResultColumn]:
-    from runners.exact.solve import VALUE_NAMES
+    from runners.exact.solutions import VALUE_NAMES
 
     return [
         text_column("position", [each.text for each in found]),

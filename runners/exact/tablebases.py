@@ -30,9 +30,9 @@ from quarto.perft import perft
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 from quarto.sources import source_fingerprint
-from runners.arena.code import project_version
+from runners.arena.code_fingerprints import project_version
 from runners.arena.executors.base import Executor, StopSignal, Task, available_megabytes
-from runners.config.options import list_options, load_rules
+from runners.config.yaml_options import list_options, load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
 

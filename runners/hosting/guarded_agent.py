@@ -145,7 +145,7 @@ class GuardedAgent:
     ) -> Turns:
         """The turns of ``player``, which plays for this agent; what it thinks of them into ``thoughts`` [B].
 
-        If it raises, the cell is ``ERROR`` and the exception goes to ``report``, by default to the log. If it takes
+        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it takes
         too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
         game is then asked for alone. Raises ``StuckError``.
         """
@@ -193,7 +193,7 @@ class GuardedAgent:
         return int(turns.cells[0]), int(turns.gifts[0])
 
     def _fill_in_failures(self, some: SomeTurnsFailedError, batch: Batch, report: ErrorCallback | None) -> Turns:
-        """The turns of a batch, those that were not taken as ``ERROR`` or ``LATE``."""
+        """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE``."""
         for i, error in some.failures.items():
             some.turns.cells[i], some.turns.gifts[i] = self._encode_failure(error, batch.position(i), report), NONE
         return some.turns
@@ -244,7 +244,7 @@ class GuardedAgent:
         return not self.first_illegal
 
     def log_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
-        """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal`` counts it."""
+        """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal_turn`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answered, text = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece
 from quarto.rules import NONE, PIECES, SIDE
-from runners.play import plain
+from runners.play import plain_boards
 from runners.play.game import Game, NextDecision, list_attribute_words
 
 POLL_SECONDS = 0.1
@@ -65,13 +65,13 @@ class Screen:
     def print_heading(self, heading: str) -> None:
         """Print the heading at the start: players, rules and seed."""
         self.print_text(heading)
-        self.print_text(plain.LEGEND)
+        self.print_text(plain_boards.LEGEND)
         self.print_text("'help' explains what can be typed.")
 
     def show_game(self, game: Game, news: Sequence[str]) -> None:
         """Show the news and then the game."""
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else plain.WIDTH
-        self.print_text("\n".join([*news, "", plain.render_game(game, width), ""]))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else plain_boards.WIDTH
+        self.print_text("\n".join([*news, "", plain_boards.render_game(game, width), ""]))
 
     def print_text(self, text: str, unwrapped: bool = False) -> None:
         """Print a text; ``unwrapped``, it can be copied as one line."""
@@ -277,25 +277,27 @@ def render_tokens_left(game: Game) -> list[Text]:
     rows = [Text("pieces left", FAINT_STYLE)]
     for first in range(0, PIECES, SIDE):
         row = range(first, first + SIDE)
-        tokens = (_render_token(piece) if piece in game.pieces_left else Text(" " * plain.PIECE_WIDTH) for piece in row)
+        tokens = (
+            _render_token(piece) if piece in game.pieces_left else Text(" " * plain_boards.PIECE_WIDTH) for piece in row
+        )
         rows.append(Text("  ").join(tokens))
     return rows
 
 
 def _render_token(piece: int) -> Text:
-    return _concat_text((plain.render_token(piece), PIECE_COLOUR if piece & COLOURED else ""))
+    return _concat_text((plain_boards.render_token(piece), PIECE_COLOUR if piece & COLOURED else ""))
 
 
 def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
     """The game in the largest layout that fits: all beside the board, some below it, or in plain characters."""
     board, left = render_board(game), render_pieces_left(game)
-    in_words = [Text(row) for row in plain.render_hand(game, size.width)]
+    in_words = [Text(row) for row in plain_boards.render_hand(game, size.width)]
     layouts = (
         render_side_by_side([board, left, render_hand(game)]),
         [*render_side_by_side([board, left]), *in_words],
         [*board, *render_tokens_left(game), *in_words],
     )
-    in_characters = [Text(row) for row in plain.render_game(game, size.width).splitlines()]
+    in_characters = [Text(row) for row in plain_boards.render_game(game, size.width).splitlines()]
     for rows in layouts:
         if max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height:
             return rows

@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from analytics.store.archive import Archive
-from analytics.store.blocks import build_game
+from analytics.store.game_tables import build_game
 from analytics.store.range_files import write_games
 from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
 from analytics.store.records import LABEL, run_id_to_number
@@ -29,7 +29,7 @@ from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_word
 from quarto.rules import Rules
-from runners.arena.code import build_code_record, describe_differences
+from runners.arena.code_fingerprints import build_code_record, describe_differences
 from runners.arena.experiment import record_run_end, record_run_start
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
@@ -204,7 +204,7 @@ class Logbook:
         return replace(self.spec, agents=(replace(human, label=_add_aids_to_label(human.label, aids)), agent))
 
     def log_game(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
-        """Log a finished game, in which the person used some of ``AIDS``; returns its run and number.
+        """Log a finished game, in which the person used some of ``AID_COMBINATIONS``; returns its run and number.
 
         The number is ``number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
         archive cannot be written, ``RequestError`` if another process writes to this run all the time.

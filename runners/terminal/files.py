@@ -69,7 +69,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
     Raises ``FailureError`` for an ``OSError`` inside.
     """
-    from analytics.store.files.local import sync_file, use_temporary_path
+    from analytics.store.files.local_files import sync_file, use_temporary_path
 
     try:
         if _is_stream(path):

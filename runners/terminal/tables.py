@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from analytics.questions.columns import ResultColumn, Table, to_csv
-from analytics.questions.sql.answers import check_times, sink_parquet
+from analytics.questions.sql.query_execution import check_times, sink_parquet
 from analytics.store.texts import escape_hidden_json
 from runners.terminal import console
 from runners.terminal.files import TERMINAL_OUTPUT, TableOutput, replace_file, write_file
@@ -34,7 +34,7 @@ def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT) -> 
 
 
 def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
-    """Write rows to a file or standard output, in parts if the form is one of ``STREAMED``.
+    """Write rows to a file or standard output, in parts if the form is one of ``STREAMED_FORMATS``.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
     file cannot be written.
@@ -147,7 +147,7 @@ def format_text(frame: pl.DataFrame) -> bytes:
 
 
 def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Comma-separated values as ``csv_of`` has them, lists, structs and bytes as JSON: CSV has no form for them."""
+    """Comma-separated values as ``to_csv`` has them, lists, structs and bytes as JSON: CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
     return to_csv(frame.with_columns(texts), header, for_spreadsheet)

@@ -13,7 +13,7 @@ from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label, load_agent, parse_label
 from runners.config.arguments import parse_keys
-from runners.config.options import (
+from runners.config.yaml_options import (
     hydra_lock,
     list_options,
     load_option,

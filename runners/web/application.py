@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from runners.config.options import search_user_folders
-from runners.web import archive_pages, ask, puzzles
+from runners.config.yaml_options import search_user_folders
+from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
 from runners.web.archive_pages import NothingToReadError, unreadable_archive_page
-from runners.web.pages import STATIC_FOLDER, add_error_pages, render_page
+from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
-ROUTERS = (play.router, puzzles.router, analyse.router, archive_pages.router, ask.router)
+ROUTERS = (play.router, puzzle_pages.router, analyse.router, archive_pages.router, sql_page.router)
 
 
 def build_application(settings: ServerOptions) -> FastAPI:
@@ -54,4 +54,6 @@ def first_page(request: Request) -> Response:
     """A puzzle, the ways to the other pages, and a first look at the archive."""
     found = archive_pages.build_archive_overview(request)
     refresh = 10 if found.get("running") else None
-    return render_page(request, "home.html", refresh=refresh, today=puzzles.build_daily_puzzle_view(request), **found)
+    return render_page(
+        request, "home.html", refresh=refresh, today=puzzle_pages.build_daily_puzzle_view(request), **found
+    )

@@ -13,21 +13,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.questions.columns import Table
-from analytics.questions.comparison import compare_runs
+from analytics.questions.run_comparison import compare_runs
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import PAGE_SUBJECTS
 from analytics.report.rendering import render_template
-from analytics.report.reported_games import MAX_AGENTS
+from analytics.report.report_data import MAX_AGENTS
 from quarto.errors import ArenaError, FailureError, RequestError
 from runners.terminal.console import format_count
-from runners.web.archive import games, links, runs, sections, sweeps
-from runners.web.archive.agents import build_agent_page, build_policies_table, build_policy_page, rank_agents
+from runners.web.archive import games, runs, sections, sweeps, urls
+from runners.web.archive.agents_and_policies import (
+    build_agent_page,
+    build_policies_table,
+    build_policy_page,
+    rank_agents,
+)
 from runners.web.archive.archive_page import ArchivePage, FormField
 from runners.web.archive.charts import warm_up_renderer
-from runners.web.archive.library import ArchiveSnapshot, SnapshotService, StillOpeningError
 from runners.web.archive.runs import FilterNames, RunRow, list_filter_names, list_runs
-from runners.web.pages import find_error_status, render_page
+from runners.web.archive.snapshots import ArchiveSnapshot, SnapshotService, StillOpeningError
+from runners.web.page_rendering import find_error_status, render_page
 from runners.web.site import Site, find_site
 
 ROWS_PER_PAGE = 50  # of a list, a page
@@ -116,7 +121,7 @@ class ArchiveReader:
         pages, query = max(1, -(-rows // size)), dict(self.request.query_params)
 
         def build_page_url(number: int) -> str:
-            return links.build_url(self.request.url.path, query | {"page": number if number > 1 else None})
+            return urls.build_url(self.request.url.path, query | {"page": number if number > 1 else None})
 
         return {
             "at": min(max(1, parse_number_or_default(query.get("page", ""), 1)), pages),
@@ -172,7 +177,7 @@ ARCHIVE_TEMPLATE = "browse.html"
 FIGURES_PER_PAGE = 4  # of a section, a page: the largest take 30 kB and a tenth of a second each
 
 
-@router.get(links.BROWSE)
+@router.get(urls.BROWSE)
 def runs_page(
     reader: ReaderDependency,
     rules: str = "",
@@ -196,7 +201,7 @@ def runs_page(
     said = (
         f"{len(found):,} of {format_count(total, 'run')}, with {format_count(sum(row.games for row in found), 'game')}"
     )
-    shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": links.BROWSE})
+    shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": urls.BROWSE})
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, compare=True, **pager)
 
 
@@ -266,7 +271,7 @@ def run_page(reader: ReaderDependency, run_id: str) -> Response:
 def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
     """Runs compared with the first of them."""
     found = reader.compute_once(compare_runs, run)
-    ways = {f"Run {each}": links.run_url(each) for each in found.runs}
+    ways = {f"Run {each}": urls.run_url(each) for each in found.runs}
     lead = f"Each is compared with the first one, {found.runs[0]}."
     return reader.render_page(
         ARCHIVE_TEMPLATE, shown=ArchivePage("Runs compared", lead, ways, [*found.matched_agents, *found.tables])
@@ -302,9 +307,7 @@ def games_page(
     )
     some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
     said = f"{found.total:,} games{some if found.searched < found.matching else ''}"
-    shown = _build_list_page(
-        "Games", found.table, "No game meets these filters.", {"Show all games": links.games_url()}
-    )
+    shown = _build_list_page("Games", found.table, "No game meets these filters.", {"Show all games": urls.games_url()})
     if error:
         shown, said = ArchivePage("Games"), ""
     pager = reader.build_pager(found.total, games.ROWS_PER_PAGE)

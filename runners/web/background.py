@@ -20,7 +20,7 @@ from typing import Any
 
 from numba.core import event
 
-from runners.web.archive.library import BusyError
+from runners.web.archive.snapshots import BusyError
 
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
 PAGE_WAIT_SECONDS = 0.25  # seconds that a page waits for a job before it says that it is not ready
@@ -49,7 +49,7 @@ class BackgroundJob:
         self.reason = ""  # why it was stopped
         self.last_requested = time.monotonic()  # when a page last asked for it
         self.started: float | None = None
-        self.is_preparing = False  # until ``count_from_here``: compiling does not count
+        self.is_preparing = False  # until ``restart_clock``: compiling does not count
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None

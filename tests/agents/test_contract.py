@@ -16,10 +16,10 @@ from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.arena.identities import to_class_path
 from runners.config.agents import agent_from_label, load_agent
-from runners.config.options import list_options, load_option
+from runners.config.yaml_options import list_options, load_option
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS

@@ -120,7 +120,7 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
 
 
 def weights_in(reading: PackedWeights) -> Weights:
-    """As ``weights_of``, for Python."""
+    """As ``unpack_weights``, for Python."""
     return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy())
 
 

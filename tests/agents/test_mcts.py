@@ -15,7 +15,7 @@ from quarto.batch import Batch
 from quarto.position import Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts

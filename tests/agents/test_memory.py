@@ -22,8 +22,8 @@ from quarto.position import ALL_CELLS, EMPTY, Position
 from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView
-from runners.arena import engine
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena import batch_engine
+from runners.arena.batch_engine import BatchEngine, PairRange
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
@@ -147,7 +147,7 @@ def test_neither_blocks_nor_threads_nor_memory_change_a_game(fragile: bool, monk
         start(player, slots)
 
     monkeypatch.setattr(KernelPlayer, "start", noted)
-    monkeypatch.setattr(engine, "GAME_MEMORY", 8 * WORDS * 14)
+    monkeypatch.setattr(batch_engine, "GAME_MEMORY_BYTES", 8 * WORDS * 14)
     assert outcomes(diarists(fragile=fragile), ORDERS) == whole
     assert {len(slots) for slots in asked} == {7, 2, 14}  # of 30 pairs, where both remember and where one does
 

@@ -17,9 +17,9 @@ from quarto.position import Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.config.agents import agent_from_label, load_agent
-from runners.config.options import list_options
+from runners.config.yaml_options import list_options
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS

@@ -24,7 +24,7 @@ from quarto.jit import uint64
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
 from tests.agents.test_line_values import random_policy, value_of
 from tests.naive import PRESETS, View
 from tests.naive_players import ga, minimax, valued

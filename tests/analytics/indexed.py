@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import policy_store, sprt_verdicts
 from analytics.store.archive import Archive
@@ -17,7 +17,7 @@ from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
 from analytics.store.schema import THOUGHTS
 from analytics.tables.derived.decisions import DECISIONS, DECISIONS_TABLE, AnnotationExtent
-from analytics.tables.derived.tables import (
+from analytics.tables.derived.definitions import (
     END_PLY,
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
@@ -27,7 +27,7 @@ from analytics.tables.derived.tables import (
     format_extent,
     index_runs,
 )
-from analytics.tables.verify.games import Problem
+from analytics.tables.verification.games import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 
 

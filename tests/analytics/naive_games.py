@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import TableBytes, concat_blocks, encode_game_tables, select_games
+from analytics.store.game_tables import TableBytes, concat_blocks, encode_game_tables, select_games
 from analytics.store.range_files import write_games
 from analytics.store.ranges import LARGEST_RANGE, Range, StoredRange, UnitLine, merge_ranges, split_into_files
 from analytics.store.records import RunRecord, compute_run_id, format_current_time

@@ -9,9 +9,9 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.store.archive import Archive
+from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
-from analytics.tables.upkeep.rolling import compact_run
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
 PAIRS = 32

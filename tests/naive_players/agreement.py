@@ -20,7 +20,7 @@ from quarto.batch import ENDINGS, Batch, Games
 from quarto.position import Position, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
 from tests import naive
 from tests.naive import NONE, PRESETS, NaiveGame, Outcome, Player, View
 from tests.naive_quarto import lanes_of, occupied_of

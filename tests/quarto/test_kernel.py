@@ -220,7 +220,7 @@ def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:
     ours = {
         module for module in read_by_kernels if module.split(".")[0] in ("quarto", "agents", "runners", "analytics")
     }
-    assert {"quarto.rules", "analytics.store.blocks"} <= ours <= covered
+    assert {"quarto.rules", "analytics.store.game_tables"} <= ours <= covered
 
 
 def compiles(decorator: ast.expr) -> bool:

@@ -83,7 +83,7 @@ def test_every_module_that_is_imported_is_found_and_no_other(folder: Path) -> No
 def test_what_is_imported_already_changes_nothing(folder: Path) -> None:
     """The whole answer is that of a process of its own."""
     program = "import json, walk_values, walk_computed, walk_deep.inner.leaf; from quarto.sources import *; "
-    program += "print(json.dumps(sorted(imported_modules('walk_agent.player'))))"
+    program += "print(json.dumps(sorted(read_imported_modules('walk_agent.player'))))"
     lines = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert lines.stdout.strip() == str(sorted(REACHED)).replace("'", '"')
 

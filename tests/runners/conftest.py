@@ -29,9 +29,9 @@ from omegaconf import DictConfig
 from omegaconf._utils import get_yaml_loader
 
 from runners.cli import main
-from runners.config import options
+from runners.config import yaml_options
 from runners.config.application import LAUNCH_VARIABLE
-from runners.config.options import CONF_FOLDER
+from runners.config.yaml_options import CONF_FOLDER
 from runners.hosting.interruption import SIGNALS
 
 
@@ -92,7 +92,7 @@ def prepare_once() -> Iterator[None]:
     ) -> DefaultsList:
         given = Overrides(repo, overrides_list)
         options = given.override_choices, given.append_group_defaults, given.deletions
-        key = (searched(repo), config_name, repr(options), *others, *more.values())
+        key = (searched(repo), config_name, repr(yaml_options), *others, *more.values())
         if key not in found_before or not key[0]:
             found_before[key] = create_defaults_list(repo, config_name, overrides_list, *others, **more)
         return replace(found_before[key], config_overrides=given.config_overrides)
@@ -103,19 +103,19 @@ def prepare_once() -> Iterator[None]:
             joined_before[key] = join(loader, defaults, repo)
         return copy.deepcopy(joined_before[key])
 
-    read = options._load_option_yaml
+    read = yaml_options._load_option_yaml
     read_before: dict[str, ConfigResult] = {}
 
     def read_once(group: str, name: str) -> ConfigResult:
         path = f"{group}/{name}"
-        if options._find_source(path).path != str(CONF_FOLDER):
+        if yaml_options._find_source(path).path != str(CONF_FOLDER):
             return read(group, name)
         if path not in read_before:
             read_before[path] = read(group, name)
         return read_before[path]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(options, "_yaml", read_once)
+        patch.setattr(yaml_options, "_yaml", read_once)
         patch.setattr(config_loader_impl, "create_defaults_list", find_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", join_once)
         patch.setattr(yaml, "load", load_once)
@@ -179,7 +179,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from analytics.exact.position_set import build_origin, encode_position_set
     from analytics.store.archive import Archive
     from quarto.rules import CLASSIC
-    from runners.exact.judging import PositionSetOptions, build_position_frame
+    from runners.exact.verdicts import PositionSetOptions, build_position_frame
     from tests.paths import SAMPLE
 
     frame = build_position_frame(

@@ -21,7 +21,7 @@ from hydra import compose, initialize_config_module
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from runners.arena.playing import RunOutcome, execute_request
+from runners.arena.execution import RunOutcome, execute_request
 from runners.arena.request import RunRequest
 from runners.config.requests import build_request
 from runners.config.schemas import RunConfig, check_values
@@ -46,7 +46,7 @@ class Sleepy:
 def draw_the_same_words(patch: pytest.MonkeyPatch) -> None:
     """Let different runs draw the words of one run, so that their games can be compared."""
     for module in ("arena.experiment", "training.online"):
-        patch.setattr(f"runners.{module}.run_word", lambda _run_id: np.uint64(7))
+        patch.setattr(f"runners.{module}.run_id_to_number", lambda _run_id: np.uint64(7))
 
 
 def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:

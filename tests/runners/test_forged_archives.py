@@ -23,7 +23,7 @@ from tests.runners.conftest import Qarena, Result
 MARK = "PWNED"
 PROGRAM = ["sh", "-c", f"id > {MARK}"]
 CHILD: tuple[Any, dict[str, Any]] = (
-    "runners.hosting.child.Child",
+    "runners.hosting.subprocess_client.Subprocess",
     {"served": "x:y", "setup": None, "program": PROGRAM},
 )
 ENGINE: dict[str, Any] = {
@@ -40,7 +40,7 @@ HOSTILE: dict[str, tuple[Any, dict[str, Any]]] = {
     "popen": ("subprocess.Popen", {"args": PROGRAM}),
     "table": ("deltalake.DeltaTable", {"table_uri": "."}),
     "isolated agent": (
-        "runners.hosting.limits.IsolatedAgent",
+        "runners.hosting.limited_agents.IsolatedAgent",
         {"label": "x", "target": "subprocess.Popen", "params": {"args": PROGRAM}, "policy": None, "limits": None},
     ),
     "person": ("runners.play.Human", {}),

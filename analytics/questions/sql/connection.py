@@ -1,6 +1,6 @@
 """A connection to DuckDB in which the views of an archive get their rows when a question reads them first.
 
-It has a temporary folder, ``Scratch``, for the rows that questions spill. The process has one more if an archive has a
+It has a temporary folder, ``ScratchFolder``, for the rows that questions spill. The process has one more if an archive has a
 name that DuckDB would take for a pattern: for a plain name of it, which lasts as long as frames that read by it.
 """
 
@@ -25,17 +25,17 @@ import duckdb
 import polars as pl
 
 from analytics.questions.sql import lazy_rows, views
-from analytics.questions.sql.answers import QueryLimits, build_query_error
+from analytics.questions.sql.archive_files import ArchiveFiles
 from analytics.questions.sql.definitions import list_needed_names, load_definitions
-from analytics.questions.sql.files import ArchiveFiles
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
+from analytics.questions.sql.query_execution import QueryLimits, build_query_error
 from analytics.questions.sql.syntax import POLICY_MACRO, find_references
-from analytics.store.files.local import build_filesystem
+from analytics.store.files.local_files import build_filesystem
 from analytics.store.marker import VerifiableFile
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.tables.derived.boards import KEY_COLUMNS
-from analytics.tables.derived.tables import NotIndexedError
+from analytics.tables.derived.definitions import NotIndexedError
 from quarto.errors import FailureError, RequestError
 
 ORDERED_OPENINGS_MACRO = "ordered_openings"
@@ -45,7 +45,7 @@ RecordColumns = Callable[[RunRecord], dict[str, str]]  # the columns that follow
 
 _BUSY_SECONDS = 0.05
 _REPLAYED_VIEWS = {"boards": "boards", ORDERED_OPENINGS_MACRO: views.ORDERED_OPENINGS_VIEW}  # and what is behind it
-_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # have columns of ``views.ON_DEMAND``
+_VIEWS_WITH_EXTRA_COLUMNS = ("boards", "decisions")  # have columns of ``views.ON_DEMAND_COLUMNS``
 
 _QUERY_TEXT_ERROR = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, as those of Thrift.
@@ -60,7 +60,7 @@ class Connection:
         self._files = archive_files
         self._defined: set[str] = set()  # views and macros that DuckDB knows
         self._made: set[str] = set()  # views that have their rows
-        self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND`` that they have
+        self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND_COLUMNS`` that they have
         self._broken: dict[str, FailureError] = {}  # by view
         self.failures = Failures()  # of replays that the question of this moment reads
         self.scratch = ScratchFolder()
@@ -132,7 +132,7 @@ class Connection:
             self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
 
     def _define(self, names: Iterable[str]) -> bool:
-        """Make views, without their rows, and macros that ``named_in`` has put in order; false: all were there."""
+        """Make views, without their rows, and macros that ``list_needed_names`` has put in order; false: all were there."""
         new = [name for name in names if name not in self._defined]
         for name in new:
             self.duckdb.execute(load_definitions()[name])

@@ -16,7 +16,10 @@ import duckdb
 import polars as pl
 
 from analytics.questions.sql import views
-from analytics.questions.sql.answers import (
+from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
+from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain
+from analytics.questions.sql.lazy_rows import ArrowStream, scan_frames
+from analytics.questions.sql.query_execution import (
     NO_LIMITS,
     QueryFailure,
     QueryLimits,
@@ -25,9 +28,6 @@ from analytics.questions.sql.answers import (
     build_query_error,
     run_query,
 )
-from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain
-from analytics.questions.sql.files import ArchiveFiles, MissingFileError
-from analytics.questions.sql.lazy_rows import ArrowStream, scan_frames
 from analytics.questions.sql.syntax import check_vocabulary
 from analytics.store.marker import VerifiableFile, warn_if_unknown
 from analytics.store.schema import TABLE_SCHEMAS

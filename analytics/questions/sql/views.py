@@ -28,7 +28,7 @@ from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from analytics.store.sprt_verdicts import SprtVerdict
-from analytics.tables.derived import tables
+from analytics.tables.derived import definitions
 from analytics.tables.derived.boards import ATTRIBUTE_VALUE_WORDS, EXTRA_COLUMNS, KEY_COLUMNS, ORDERED_OPENINGS
 from quarto.errors import FailureError
 from quarto.notation import format_cell
@@ -71,7 +71,7 @@ RECORD_COLUMNS = ("rules", "opening_number", "game_number")  # columns of games 
 VIEWS = _load_view_columns()  # the columns of each view: names and DuckDB's types
 RECORD_VIEWS = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
 DERIVED_TABLE_VIEWS = tuple(
-    name for name in tables.DERIVED_TABLES if name in VIEWS
+    name for name in definitions.DERIVED_TABLES if name in VIEWS
 )  # by their files and the pairings of runs
 SOURCE_VIEWS = {"seats": "games", "pairs": "games"}  # views that need the rows of another one
 ORDERED_OPENINGS_VIEW = "_orders"  # behind the table macro ordered_openings
@@ -79,7 +79,7 @@ POSITION_KEYS_VIEW = "_keys"  # behind the columns of decisions that are a posit
 UNCOUNTED_PLIES_VIEW = "_uncounted"  # the plies of games whose first plies are in no file of the derived table
 # What is behind the views of *.sql: rows of files, and replayed rows.
 HIDDEN_VIEWS = {
-    **{f"_{table}": _to_sql_types(tables.DERIVED_TABLES[table].schema) for table in DERIVED_TABLE_VIEWS},
+    **{f"_{table}": _to_sql_types(definitions.DERIVED_TABLES[table].schema) for table in DERIVED_TABLE_VIEWS},
     UNCOUNTED_PLIES_VIEW: _to_sql_types(TABLE_SCHEMAS["plies"]),
     ORDERED_OPENINGS_VIEW: _to_sql_types(ORDERED_OPENINGS) | {"rules": "VARCHAR"},
     POSITION_KEYS_VIEW: _to_sql_types(pl.Schema({"game_id": pl.Int64(), "ply": pl.Int8(), **KEY_COLUMNS}))
@@ -117,7 +117,7 @@ def run_condition_sql(runs: Iterable[str]) -> str:
 
 
 def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
-    """The clause that reads the rows of table files that meet a condition, with ``RUN_OF_FILE`` for each row."""
+    """The clause that reads the rows of table files that meet a condition, with ``RUN_ID_SQL`` for each row."""
     listed = ", ".join(quote_literal(str(path)) for path in paths)  # a view takes no parameters
     rows = f"read_parquet([{listed}], filename = true, hive_partitioning = false)"
     return f"FROM (FROM {rows} WHERE {condition})" if condition else f"FROM {rows}"

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.questions.columns import Table, number_column, text_column
 from analytics.report import style
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection, number_figures
 from analytics.report.style import Figure
 from analytics.store import policy_cards, policy_store
@@ -22,7 +22,7 @@ class LearningCurve(NamedTuple):
     """A policy and the learning curve of its training."""
 
     card: PolicyCard
-    rows: pl.DataFrame  # in the form of ``analytics.report.style.curve_svg``
+    rows: pl.DataFrame  # in the form of ``analytics.report.style.render_curve_svg``
 
 
 def build_learning_section(chosen: ReportData) -> ReportSection:
@@ -71,7 +71,7 @@ def select_cards(chosen: ReportData) -> list[PolicyCard]:
 
 
 def load_curves(chosen: ReportData) -> list[LearningCurve]:
-    """The curves of the newest ``MOST_POLICIES`` of ``cards_of``, each over the whole training.
+    """The curves of the newest ``MAX_POLICIES`` of ``select_cards``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """

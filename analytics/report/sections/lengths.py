@@ -6,7 +6,7 @@ import polars as pl
 
 from analytics.questions.columns import ResultColumn, Table, format_percent, interval_column, number_column, text_column
 from analytics.report import style
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection, number_figures
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end

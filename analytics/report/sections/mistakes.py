@@ -7,7 +7,7 @@ import polars as pl
 from analytics.questions.columns import decision_columns
 from analytics.questions.mistakes import summarise_decisions
 from analytics.report import style
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
@@ -35,7 +35,7 @@ def build_mistakes_section(chosen: ReportData) -> ReportSection:
 
 
 def mistakes_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
-    """The agents that are shown, in the columns of ``decision_summaries``. No rows where nothing was judged."""
+    """The agents that are shown, in the columns of ``summarise_decisions``. No rows where nothing was judged."""
     found = summarise_decisions(chosen.opened, chosen.selection.condition, by_ply, chosen.agent_names)
     return chosen.sort_by_rank(found.filter(pl.col("agent").is_in(chosen.agents)))
 

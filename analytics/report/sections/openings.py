@@ -17,7 +17,7 @@ from analytics.questions.columns import (
     text_column,
 )
 from analytics.report import style
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection, number_figures
 from analytics.report.style import Figure, SvgPicture
 from analytics.statistics.tally import normal_quantile

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from analytics.questions.columns import Cell, ResultColumn, Table, number_column, text_column
 from analytics.questions.selection import describe_repeated_games
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection
 from analytics.store.records import RunRecord
 

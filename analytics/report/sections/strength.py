@@ -27,7 +27,7 @@ from analytics.questions.pairings import Crosstable, pairings_frame
 from analytics.questions.pairings import build_crosstable as crosstable_of
 from analytics.questions.ratings import Ratings, fit_ratings
 from analytics.report import style
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection, agent_cells, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end

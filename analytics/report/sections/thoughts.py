@@ -6,7 +6,7 @@ import polars as pl
 
 from analytics.questions.columns import ResultColumn, number_column
 from analytics.report import style
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, quantitative

@@ -14,7 +14,7 @@ from analytics.store.files.backend import parse_location
 from quarto.errors import require_extra
 
 if TYPE_CHECKING:
-    from analytics.store.files.objects import ObjectBackend
+    from analytics.store.files.object_storage import ObjectBackend
 
 with require_extra("s3", "an archive on object storage"):
     from fsspec import AbstractFileSystem

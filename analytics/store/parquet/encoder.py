@@ -102,7 +102,7 @@ class ParquetBuilder:
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
         self.rows = 0
         self._columns = {name: INTEGER_STORAGE.get(type(kind), TEXT_STORAGE) for name, kind in schema.items()}
-        # [columns] types, for ``packed_integers``
+        # [columns] types, for ``build_integer_chunks``
         self.physical = [storage.physical for storage in self._columns.values()]
         self._metadata = metadata or {}
         self._content = bytearray(MAGIC)
@@ -180,7 +180,7 @@ def allocate_facts(columns: int = 1) -> ColumnFacts:
 def encode_integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChunk:
     """A column of integers, ``values`` [R], R > 0.
 
-    It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
+    It is packed in ``room`` (``allocate_buffer``), so the chunk is valid until that is written again.
     """
     facts, wide = allocate_facts(), values.dtype == np.int64
     values = np.ascontiguousarray(values)
@@ -213,7 +213,7 @@ def build_integer_chunks(
 def encode_labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> ColumnChunk:
     """A column of labels: ``indices`` [R], R > 0, into ``known``.
 
-    It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
+    It is packed in ``room`` (``allocate_buffer``), so the chunk is valid until that is written again.
     """
     facts = allocate_facts()
     indices = np.ascontiguousarray(indices)

@@ -62,7 +62,7 @@ TACTICS_COLUMNS = pl.Schema(
         "winning_cells": pl.Int32(),  # bit c: the mover could win on cell c
         "safe_gifts": pl.Int32(),  # bit p: piece p was left, and the mover could not win with it
         "lines": pl.Int64(),  # bit n: the ply finished line n of the rules
-        "attributes": pl.Int32(),  # bit v: the pieces of such a line share the attribute value v, as in ``cells_with``
+        "attributes": pl.Int32(),  # bit v: the pieces of such a line share the attribute value v, as in ``cells_with_value``
     }
 )
 EXTRA_COLUMNS = pl.Schema({**AGENT_COLUMNS, **KEY_COLUMNS, **TACTICS_COLUMNS})
@@ -96,7 +96,7 @@ def _fill_keys(plies: Plies, boards: Boards, mover: bool, keys: NDArray[np.int64
 
 
 class Tactics(NamedTuple):
-    """The columns ``TACTICS`` of ``R`` plies."""
+    """The columns ``TACTICS_COLUMNS`` of ``R`` plies."""
 
     winning_cells: NDArray[np.int32]  # [R]
     safe_gifts: NDArray[np.int32]  # [R]
@@ -246,7 +246,7 @@ def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Seri
 
 
 def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
-    """The columns ``TACTICS``."""
+    """The columns ``TACTICS_COLUMNS``."""
     rows = len(plies.piece)
     small = np.empty((3, rows), np.int32)
     tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])

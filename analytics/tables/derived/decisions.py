@@ -14,9 +14,9 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames
-from analytics.tables.derived.derived_table import RangeTable, select_best_ranges
+from analytics.store.game_tables import RangeGames
 from analytics.tables.derived.exact_values import ExactValues
+from analytics.tables.derived.range_table import RangeTable, select_best_ranges
 from quarto.rules import CELLS, PIECES, Rules
 
 GIFT, PLACEMENT = 0, 1

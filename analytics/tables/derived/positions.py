@@ -26,7 +26,7 @@ POSITIONS = pl.Schema(
     {
         "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
         "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
-        "board": pl.Int64(),  # its pieces and the hand: ``quarto.canonical.board_word``
+        "board": pl.Int64(),  # its pieces and the hand: ``quarto.canonical.pack_board``
         "pairing": pl.Int32(),
         "second": pl.Int8(),  # agent that decided: 0 the pairing's first, 1 its second
         "cell": pl.Int8(),  # where the piece was placed, on the canonical board
@@ -43,7 +43,7 @@ CHOSEN_TURN, IMPOSED_PLACEMENT, IMPOSED_TURN = range(
     3
 )  # the column ``imposed``: nothing, the placement only, or the whole turn
 
-# The lowest bits of the fields in a word of ``Keys.choice``. The sort uses digits of 11 bits; the mask begins a digit.
+# The lowest bits of the fields in a word of ``SortKeys.choice``. The sort uses digits of 11 bits; the mask begins a digit.
 CELL_SHIFT, SECOND_SHIFT, PAIRING_SHIFT, MASK_SHIFT = 5, 9, 10, 44
 DIGIT_BITS = 11
 BUCKETS = 1 << DIGIT_BITS

@@ -29,10 +29,9 @@ from analytics.store.ranges import (
     select_effective_derived,
 )
 from analytics.store.records import RUN_ID
-from analytics.tables.derived.derived_table import RangeTable
-from analytics.tables.derived.tables import DERIVED_TABLES
-from analytics.tables.derived.tables import TABLE_FOLDERS
-from analytics.tables.upkeep.replacement import select_replaced_files
+from analytics.tables.derived.definitions import DERIVED_TABLES, TABLE_FOLDERS
+from analytics.tables.derived.range_table import RangeTable
+from analytics.tables.upkeep.replaced_files import select_replaced_files
 from quarto.errors import RequestError
 
 # Table files.

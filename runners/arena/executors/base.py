@@ -9,7 +9,7 @@ out once more. For threads any callable will do. A task that may travel to other
         root: str  # plain fields: all that travels
 
         def __call__(self, part: tuple[str, int, int], stop: Stop) -> int:
-            archive = self.once("archive", lambda: Archive.open(location_of(self.root)))
+            archive = self.once("archive", lambda: Archive.open(parse_location(self.root)))
             ...
 
     for plies in executor.map(IndexTask(str(root)), parts, threads, stop):

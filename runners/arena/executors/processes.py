@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, to_error_details
 from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, Task, WorkerPool
-from runners.hosting.child_program import bind_to_run, describe_exit
 from runners.hosting.interruption import SIGNALS
+from runners.hosting.subprocess_program import bind_to_run, describe_exit
 
 MAX_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runners.authoring.check import choose_turn, find_faults, load_own_agent
+from runners.authoring.agent_check import choose_turn, find_faults, load_own_agent
 
 FOLDER = Path(__file__).parent
 

@@ -67,13 +67,13 @@ class EngineProcess:
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
     def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
-        """Start and greet it. Raises ``EngineError``, ``LateError``."""
+        """Start and greet it. Raises ``EngineError``, ``TurnTimeoutError``."""
         lifeline, self._lifeline = os.pipe()
         self._said_before = 0  # bytes of its standard error when it was asked last
         self._said = _StandardErrorReader()
         self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
             [
-                *(sys.executable, "-m", "runners.hosting.engines.launch", str(lifeline), str(self._megabytes or "")),
+                *(sys.executable, "-m", "runners.hosting.engines.launcher", str(lifeline), str(self._megabytes or "")),
                 *(os.environ.get("PYTHONPATH", ""), *command),
             ],
             stdin=subprocess.PIPE,
@@ -95,7 +95,7 @@ class EngineProcess:
             self._greet(line, seconds)
 
     def _greet(self, line: str, seconds: float) -> None:
-        """Send a line and read up to ``ready``. Raises ``EngineError``, ``LateError``."""
+        """Send a line and read up to ``ready``. Raises ``EngineError``, ``TurnTimeoutError``."""
         asked = " ".join(line.split()[:2])
         try:
             for answer in self.request_lines(f"{line}\n".encode(), seconds):
@@ -126,7 +126,7 @@ class EngineProcess:
 
         ``thought`` is what it told of the last one.
 
-        Raises ``EngineError`` when it ends, ``LateError`` for a turn that takes longer than ``seconds``.
+        Raises ``EngineError`` when it ends, ``TurnTimeoutError`` for a turn that takes longer than ``seconds``.
         """
         if not self._lines and select.select([self._from], [], [], 0)[0]:
             self._read()  # it has ended, or written what nobody asked for
@@ -156,7 +156,7 @@ class EngineProcess:
         """Send bytes, and the lines that come then, without their ends, as long as they are asked for.
 
         Each line but an ``info`` has ``seconds`` of its own. Reading goes on while it is written to, so neither side
-        waits for the other. Raises ``EngineError`` and ``LateError``.
+        waits for the other. Raises ``EngineError`` and ``TurnTimeoutError``.
         """
         rest = memoryview(content)
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -27,19 +27,19 @@ from agents.base.player import BatchPlayer
 from quarto.batch import Batch, Thoughts, Turns
 from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
-from runners.hosting.child import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
-from runners.hosting.polito.program import ANSWER, QUESTION, QUESTION_INDEX, SHARED_WORDS, SLOT, TURN_START
+from runners.hosting.polito.game_server import ANSWER, QUESTION, QUESTION_INDEX, SHARED_WORDS, SLOT, TURN_START
+from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 
 logger = logging.getLogger(__name__)
 
-HANDLER_FACTORY = "runners.hosting.polito.program:serve"
+HANDLER_FACTORY = "runners.hosting.polito.game_server:serve"
 # What an interpreter runs: our modules come before all others while they are imported, and are gone from its path then.
 BOOT_CODE = """
 import sys
 root = sys.argv.pop(1)
 sys.path = [root] + [path for path in sys.path if path]
-import runners.hosting.polito.program
-from runners.hosting.child_program import main
+import runners.hosting.polito.game_server
+from runners.hosting.subprocess_program import main
 sys.path.remove(root)
 main()
 """
@@ -116,7 +116,7 @@ class PolitoSubprocess(Subprocess):
         return self._shared[QUESTION_INDEX]
 
     def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """The answers, cells then gifts. Raises ``ChildDiedError``, and ``LateError`` if it had to be ended."""
+        """The answers, cells then gifts. Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if it had to be ended."""
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
@@ -243,7 +243,7 @@ class PolitoPlayer(BatchPlayer):
     ) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
-        Without ``slots`` each position is a game of its own that has just begun. Raises ``SomeFailedError``.
+        Without ``slots`` each position is a game of its own that has just begun. Raises ``SomeTurnsFailedError``.
         """
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)

@@ -20,19 +20,19 @@ from msgspec import structs
 from analytics import open_archive
 from analytics.exchange import formats
 from analytics.exchange.export import ExportRequest, write_export
-from analytics.exchange.sequence import FIRST_AGENT
+from analytics.exchange.export_blocks import FIRST_AGENT
 from analytics.questions.selection import select_games
 from analytics.store.archive import Archive, check_record_format
-from analytics.store.blocks import merge_games
 from analytics.store.files.backend import explain_errors
-from analytics.store.files.local import create_folder
+from analytics.store.files.local_files import create_folder
+from analytics.store.game_tables import merge_games
 from analytics.store.marker import check_outside_archives, remember_archive
 from analytics.store.range_files import write_range
 from quarto.errors import FailureError, RequestError, describe_valid_names
 from quarto.rules import CLASSIC
-from runners.arena.code import project_version
+from runners.arena.code_fingerprints import project_version
+from runners.arena.execution import execute_experiment
 from runners.arena.experiment import prepare_experiment
-from runners.arena.playing import execute_experiment
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.arena.storage import ArchiveOptions

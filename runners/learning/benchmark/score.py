@@ -20,7 +20,7 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label, load_agent
-from runners.exact.judging import AgentVerdict, JudgeOptions, judge_agent, play_against, select_agents
+from runners.exact.verdicts import AgentVerdict, JudgeOptions, judge_agent, play_against, select_agents
 from runners.hosting.guarded_agent import silence_forfeit_log
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console

@@ -16,7 +16,7 @@ from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.notation import format_game
 from quarto.position import Position
 from quarto.rules import Rules
-from runners.learning.environments.stepping import to_batch
+from runners.learning.environments.step_kernels import to_batch
 from runners.learning.environments.vector import QuartoVectorEnv, Seed
 
 StepResult = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
@@ -35,7 +35,7 @@ class QuartoEnv(gymnasium.Env):
     ``opponent``: an agent's label or object, or None: the learner plays both seats. Then ``seat`` of ``info`` is the
     one that acts next, and a reward is for the one that acted. ``rules``: ``Rules`` or a yaml's name. ``seat``: 0, 1,
     or None for a random one in each game. ``record``: a file to which finished games are appended as text, where the
-    learner is called ``name``. ``archive``, ``config_dir``: see ``opponent_of``. ``opening_plies`` are random ones
+    learner is called ``name``. ``archive``, ``config_dir``: see ``build_opponent``. ``opening_plies`` are random ones
     before the first action, which finish no line. Raises ``RequestError`` for ``turns`` where the mover chooses the
     piece.
 

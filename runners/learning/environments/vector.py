@@ -17,8 +17,8 @@ from agents.base.agent import Agent
 from agents.base.player import KernelPlayer
 from analytics import DEFAULT_ARCHIVE
 from analytics.exchange.text import Heading, check_label, format_games
-from analytics.store.blocks import select_games
 from analytics.store.files.backend import parse_location
+from analytics.store.game_tables import select_games
 from quarto.batch import Games
 from quarto.env import rendering
 from quarto.env.rendering import RENDER_MODES
@@ -27,10 +27,10 @@ from quarto.observations import ACTIONS, SHAPE, TURN_CODES, encode_legal_turns, 
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from runners.config.agents import agent_from_label
-from runners.config.options import use_config_dir
 from runners.config.schemas import MAX_OPENING_PLIES
+from runners.config.yaml_options import use_config_dir
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.learning.environments.stepping import (
+from runners.learning.environments.step_kernels import (
     BOTH_SEATS,
     RANDOM_SEAT,
     OpponentPositions,

@@ -15,19 +15,19 @@ from typing import Any
 from agents.base.parameters import check_integer
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames
-from analytics.policies.relearn import LearnerState, compute_learning_curve, read_pairs
+from analytics.policies.relearning import LearnerState, compute_learning_curve, read_pairs
 from analytics.store.records import LABEL, SEATS, run_id_to_number
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
-from runners.arena.code import describe_differences
-from runners.arena.engine import Pace, PairRange
+from runners.arena.batch_engine import Pace, PairRange
+from runners.arena.code_fingerprints import describe_differences
 from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment, record_contribution
 from runners.arena.spec import AgentSpec, RunSpec, format_label
-from runners.config.options import list_options, load_option
 from runners.config.requests import describe_rounding
 from runners.config.schemas import check_choice
-from runners.learning.training.learning_games import GameBuffers, play_and_learn
+from runners.config.yaml_options import list_options, load_option
+from runners.learning.training.learning_kernel import GameBuffers, play_and_learn
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
 
 logger = logging.getLogger(__name__)

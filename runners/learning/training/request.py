@@ -21,13 +21,13 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.records import compute_run_id
-from runners.arena.code import build_class_code_record, list_targets
+from runners.arena.code_fingerprints import build_class_code_record, list_targets
 from runners.arena.spec import instantiate
 from runners.config.agent_policies import list_reader_names
 from runners.config.application import ObjectiveValue
-from runners.config.options import build_rules, flatten_settings, load_option, to_plain_dict
 from runners.config.requests import build_archive_options, build_executor, name_rules, resolve_thread_count
-from runners.learning.training.derive import compute_kind_code
+from runners.config.yaml_options import build_rules, flatten_settings, load_option, to_plain_dict
+from runners.learning.training.policy_build import compute_kind_code
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
 from runners.terminal import console
 

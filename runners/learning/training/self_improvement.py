@@ -21,12 +21,12 @@ from agents.base.parameters import check_fields, check_integer
 from agents.learning.evolution import compute_run_seed
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationOptions, GameSolver
-from analytics.policies.derived.dataset import ID_RANGES_TABLE, GameStream
+from analytics.exact.annotation import AnnotationOptions, GameSolver
+from analytics.policies.kinds.dataset import ID_RANGES_TABLE, GameStream
 from analytics.questions.selection import select_games
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames
+from analytics.store.game_tables import RangeGames
 from analytics.store.policy_cards import PolicyCard
 from analytics.tables.derived.exact_values import ExactValues
 from quarto.batch import GAME_BITS
@@ -35,10 +35,10 @@ from runners.arena.experiment import prepare_experiment
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.config.agents import parse_label
-from runners.config.options import KIND_GROUP, load_option
 from runners.config.schemas import OpeningPlies
-from runners.learning.training.derive import BuildRequest, build_kind, build_policy, compute_kind_code
-from runners.learning.training.derive import prepare_build as prepare_build
+from runners.config.yaml_options import KIND_GROUP, load_option
+from runners.learning.training.policy_build import BuildRequest, build_kind, build_policy, compute_kind_code
+from runners.learning.training.policy_build import prepare_build as prepare_build
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome, TrainingRuns
 
 GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import polars as pl
 
 from agents.learning.policy import Policy
-from analytics.policies.relearn import CURVE_BLOCK
+from analytics.policies.relearning import CURVE_BLOCK
 from quarto.rules import Rules
+from runners.arena.execution import RunOutcome, execute_experiment
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.experiment import prepare_experiment
-from runners.arena.playing import RunOutcome, execute_experiment
 from runners.arena.progress import Progress
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec

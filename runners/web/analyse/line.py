@@ -24,9 +24,9 @@ from quarto.rules import CELLS, NONE, Rules
 from runners.play.dialogue import apply_decision
 from runners.play.game import Game, game_from_position
 from runners.web.agents_and_rules import AgentsAndRules
-from runners.web.archive import links
+from runners.web.archive import urls
 from runners.web.archive.games import ArchivedGame
-from runners.web.pages import check_decision_words, parse_whole_number
+from runners.web.page_rendering import check_decision_words, parse_whole_number
 from runners.web.tiles import player_name
 
 ANALYSE_PATH = "/analyse"
@@ -101,7 +101,7 @@ class AnalysisLine:
     def url(self) -> str:
         """The address of the page that shows this position of the line."""
         if self.filters is not None:
-            return links.openings_url(format_game_position(self.game), **self.filters)
+            return urls.openings_url(format_game_position(self.game), **self.filters)
         query: dict[str, object] = {
             "fork": self.fork if self.branch else None,
             "branch": ".".join(self.branch),
@@ -110,13 +110,13 @@ class AnalysisLine:
         }
         if self.logged is not None:
             at_end = not self.branch and self.at == len(self.main)
-            page = links.game_url(self.logged.record.run_id, self.logged.game_id)
-            return links.build_url(page, query | {"at": None if at_end else self.at})
+            page = urls.game_url(self.logged.record.run_id, self.logged.game_id)
+            return urls.build_url(page, query | {"at": None if at_end else self.at})
         begins_empty = not self.start.plies and self.start.hand == NONE
         start = format_game_position(self.start).rsplit(" " + self.rules.name, 1)[0]
         rules = None if self.rules.name == CLASSIC_NAME else self.rules.name
         main = {"rules": rules, "start": None if begins_empty else start, "line": ".".join(self.main)}
-        return links.build_url(ANALYSE_PATH, main | query)
+        return urls.build_url(ANALYSE_PATH, main | query)
 
 
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:

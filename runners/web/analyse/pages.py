@@ -31,7 +31,7 @@ from runners.web.analyse.line import (
     parse_pasted_text,
     parse_start,
 )
-from runners.web.analyse.solving import (
+from runners.web.analyse.searches import (
     AnalysisValues,
     ExplorerService,
     SearchService,
@@ -39,8 +39,9 @@ from runners.web.analyse.solving import (
     known_thoughts,
     read_annotated_values,
 )
-from runners.web.archive import links
+from runners.web.archive import urls
 from runners.web.archive.archive_page import FormField
+from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
 from runners.web.archive.explorer import (
     DECIDERS,
     ExplorerResult,
@@ -49,11 +50,10 @@ from runners.web.archive.explorer import (
     explore_position,
 )
 from runners.web.archive.games import find_neighbours, load_logged_game
-from runners.web.archive.pictures import render_animated_game_svg, render_boards_svg
 from runners.web.archive.runs import FilterNames
 from runners.web.archive_pages import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, compilation_counter
-from runners.web.pages import SEE_OTHER, find_error_status, render_page
+from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
 from runners.web.site import build_style_policy_headers, find_site
 from runners.web.tiles import player_name
 
@@ -146,8 +146,8 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
         reader,
         heading=tuple(player_name(each) for each in game.agents),
         result="A draw" if game.winner == NONE else f"{player_name(game.agents[game.winner])} won",
-        previous_game=None if before is None else links.game_url(run_id, before),
-        next_game=None if after is None else links.game_url(run_id, after),
+        previous_game=None if before is None else urls.game_url(run_id, before),
+        next_game=None if after is None else urls.game_url(run_id, after),
     )
 
 
@@ -273,7 +273,7 @@ def _render_board_page(
         "found": found,
         "played": explored and build_decisions_table(explored, lambda word: line.with_decision(word).url, brief),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",
-        "openings": links.openings_url(format_game_position(line.game)),
+        "openings": urls.openings_url(format_game_position(line.game)),
         "all_rules": find_site(request).service(AgentsAndRules).all_rules,
         "example": EXAMPLE,
     }
@@ -283,7 +283,7 @@ def _render_board_page(
 
 def _build_picture_url(page_url: str, shows: str | None = None) -> str:
     path, _, query = page_url.partition("?")
-    return links.build_url(path + PICTURE_SUFFIX, {**dict(parse_qsl(query)), "shows": shows})
+    return urls.build_url(path + PICTURE_SUFFIX, {**dict(parse_qsl(query)), "shows": shows})
 
 
 @router.get(OPENINGS_ROUTE)

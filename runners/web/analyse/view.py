@@ -8,11 +8,11 @@ from typing import NamedTuple
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
-from runners.exact.solve import VALUE_NAMES, cell_sort_key, turn_sort_key
+from runners.exact.solutions import VALUE_NAMES, cell_sort_key, turn_sort_key
 from runners.play.game import Game, NextDecision, format_cells
 from runners.terminal.console import format_count
 from runners.web.analyse.line import AnalysisLine, format_decisions
-from runners.web.analyse.solving import AnalysisValues, SolvedPosition
+from runners.web.analyse.searches import AnalysisValues, SolvedPosition
 from runners.web.archive.explorer import DecisionResult
 from runners.web.archive.games import LoggedThoughts
 from runners.web.tiles import (

@@ -12,13 +12,13 @@ from analytics.questions.columns import Cell, Table, opening_columns, text_colum
 from analytics.questions.openings import OpeningsQuery, OpeningsResult, check_openings_query, run_openings_query
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
+from analytics.tables.derived.definitions import POSITIONS_TABLE, has_turns_of_ply
 from analytics.tables.derived.positions import list_canonical_turns
-from analytics.tables.derived.tables import POSITIONS_TABLE, has_turns_of_ply
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.notation import format_cell, format_piece, parse_piece
 from quarto.position import Position
 from quarto.rules import NONE, Rules
-from runners.web.archive import links
+from runners.web.archive import urls
 
 MAX_REPLAYED_GAMES = 2_000_000  # games that are counted here without an index: a second or two
 MAX_ROWS = 60
@@ -120,7 +120,7 @@ def build_decisions_table(found: OpeningsResult, after: Callable[[str], str], br
         plies = found.position.occupied.bit_count() + (found.by != "gift")
         games = rows.select("run_id", "game_id").rows()
         decided.append(
-            text_column("sample game", [links.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
+            text_column("sample game", [urls.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
         )
     more = f", the {MAX_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MAX_ROWS else ""
     caption = f"{found.by.capitalize()}s in {found.games:,} games{more}; in %, for {DECIDERS[found.by]}"

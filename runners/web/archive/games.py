@@ -16,7 +16,7 @@ from quarto.errors import FailureError, NotFoundError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from runners.play.game import Game
-from runners.web.archive import links
+from runners.web.archive import urls
 from runners.web.archive.runs import RunRow, find_run_record, select_runs
 
 MAX_SEARCHED_RUNS = 20  # of more runs the newest are searched: each is a file at least
@@ -100,9 +100,9 @@ def _build_condition(wanted: GameFilter, result: str) -> pl.Expr:
 def _build_games_table(page: pl.DataFrame) -> Table:
     agents = page.select("agent_0", "agent_1").rows()
     columns = [
-        text_column("game", [links.build_game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
-        link_column("gives first", page["agent_0"], map(links.agent_url, page["agent_0"])),
-        link_column("places first", page["agent_1"], map(links.agent_url, page["agent_1"])),
+        text_column("game", [urls.build_game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
+        link_column("gives first", page["agent_0"], map(urls.agent_url, page["agent_0"])),
+        link_column("places first", page["agent_1"], map(urls.agent_url, page["agent_1"])),
         text_column("winner", [describe_winner(*each) for each in zip(page["winner"], agents, strict=True)]),
         number_column("plies", page["plies"]),
         text_column("ending", page["ending"].str.replace_all("_", " ")),

@@ -27,7 +27,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import GAMES_FOLDER, unknown_run_error
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
-from runners.web.archive import links
+from runners.web.archive import urls
 
 MAX_AGENTS = 4  # that a row names
 SILENT_SECONDS = 300.0  # without a new file, after which a run is no longer said to be running
@@ -134,7 +134,7 @@ def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
 def build_agents_cell(row: RunRow) -> Cell:
     """The first agents of a run, each with its page, and how many more there are."""
     shown, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
-    parts = tuple(Cell(agent, link=links.agent_url(agent, row.rules)) for agent in shown)
+    parts = tuple(Cell(agent, link=urls.agent_url(agent, row.rules)) for agent in shown)
     return Cell(f"{more} more" if more > 0 else "", parts=parts)
 
 
@@ -162,7 +162,7 @@ def compute_first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[fl
 
 def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
     """A table of runs; ``brief``: with the most important columns only."""
-    names = [Cell(row.run_id, link=links.run_url(row.run_id), code=True) for row in rows]
+    names = [Cell(row.run_id, link=urls.run_url(row.run_id), code=True) for row in rows]
     columns = [
         text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
         text_column("agents", [build_agents_cell(row) for row in rows]),
@@ -212,10 +212,10 @@ def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
 def _build_pairings_table(record: RunRecord, found: Sequence[PairingResult]) -> Table:
     """The results of the first agents, in the columns of `qarena run`."""
     shown, rules = found[:MAX_PAIRINGS], record.rules.name
-    games = [links.games_url(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
+    games = [urls.games_url(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
     columns = [
-        link_column("first", [each.first for each in shown], [links.agent_url(each.first, rules) for each in shown]),
-        link_column("second", [each.second for each in shown], [links.agent_url(each.second, rules) for each in shown]),
+        link_column("first", [each.first for each in shown], [urls.agent_url(each.first, rules) for each in shown]),
+        link_column("second", [each.second for each in shown], [urls.agent_url(each.second, rules) for each in shown]),
         link_column("games", [format_count(each.games) for each in shown], games, right=True),
         *pairing_columns(pairings_frame(shown))[3:],
         ResultColumn("plies a game", [f"{each.mean_plies:.2f}" for each in shown]),

@@ -11,12 +11,12 @@ from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.page import PAGE_SUBJECTS, find_subject
-from analytics.report.reported_games import ReportData
+from analytics.report.report_data import ReportData
 from analytics.report.section import ReportSection
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
-from runners.exact.solve import VALUE_NAMES
-from runners.web.archive import links
+from runners.exact.solutions import VALUE_NAMES
+from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records
 
@@ -31,9 +31,9 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     row = build_run_row(opened, find_run_record(opened, run_id))
     rules = row.record.rules.name
     ways = {
-        "Its games": links.games_url(run=run_id),
-        "Openings": links.openings_url("", run=run_id, rules=rules),
-        **{each.name: links.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
+        "Its games": urls.games_url(run=run_id),
+        "Openings": urls.openings_url("", run=run_id, rules=rules),
+        **{each.name: urls.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
     }
     parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
     return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
@@ -53,7 +53,7 @@ class SectionView(NamedTuple):
     section: ReportSection
     games: int
     runs: int
-    agents: int  # of which at most ``reported_games.MOST_AGENTS`` are shown
+    agents: int  # of which at most ``reported_games.MAX_AGENTS`` are shown
 
 
 def build_section(opened: OpenArchive, slug: str, wanted: GameFilter) -> SectionView:
@@ -93,7 +93,7 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
     labels, rules = _list_labels(records), {record.rules.name for record in records}
     own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
     cells = [
-        replace(cell, link=links.agent_url(cell.text, own)) if cell.text in labels else cell for cell in first.cells
+        replace(cell, link=urls.agent_url(cell.text, own)) if cell.text in labels else cell for cell in first.cells
     ]
     return replace(table, columns=[first._replace(texts=cells), *others])
 
@@ -107,7 +107,7 @@ def _link_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Ta
         cells = [
             cell
             if cell.tint is None or not {agent, opponent} <= set(labels)
-            else replace(cell, link=links.games_url(agent=agent, opponent=opponent, **filters))
+            else replace(cell, link=urls.games_url(agent=agent, opponent=opponent, **filters))
             for agent, cell in zip(agents, scores.cells, strict=True)
         ]
         return scores._replace(texts=cells)
@@ -135,8 +135,8 @@ def build_mistakes_table(opened: OpenArchive, wanted: GameFilter, kind: str = ""
     )
     values = found.select("value_before", "value_after").rows()
     columns = [
-        text_column("game", [links.build_game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
-        link_column("agent", found["agent"], map(links.agent_url, found["agent"])),
+        text_column("game", [urls.build_game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
+        link_column("agent", found["agent"], map(urls.agent_url, found["agent"])),
         text_column("decision", found["kind"]),
         number_column("ply", found["ply"]),
         text_column("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),

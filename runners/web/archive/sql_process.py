@@ -1,4 +1,4 @@
-"""The child that answers strangers' questions in SQL, see ``runners.web.archive.asking``.
+"""The child that answers strangers' questions in SQL, see ``runners.web.archive.sql_pool``.
 
 DuckDB interrupts most questions at the time limit; whoever started the process ends it if not.
 """
@@ -10,12 +10,12 @@ import io
 import os
 from typing import Any
 
-from analytics.questions.sql.answers import QueryLimits
 from analytics.questions.sql.database import OpenArchive
+from analytics.questions.sql.query_execution import QueryLimits
 from analytics.store.files.backend import parse_location
 from quarto.errors import RequestError
-from runners.hosting.child_program import Message, RequestHandler
-from runners.web.archive.library import read_archive_stamp
+from runners.hosting.subprocess_program import Message, RequestHandler
+from runners.web.archive.snapshots import read_archive_stamp
 
 NICENESS = 5  # pages come first
 

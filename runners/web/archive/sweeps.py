@@ -25,7 +25,7 @@ from analytics.questions.sql.views import parse_setting
 from analytics.report.style import Figure
 from analytics.store.records import SweepJob
 from quarto.errors import NotFoundError, describe_valid_names
-from runners.web.archive import links
+from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart
 from runners.web.archive.runs import format_minute
@@ -69,9 +69,7 @@ def build_sweeps_table(rows: Sequence[SweepRow]) -> Table:
     """A table of sweeps."""
     jobs = [f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}" for row in rows]
     columns = [
-        link_column(
-            "sweep", [row.sweep_id for row in rows], [links.sweep_url(row.sweep_id) for row in rows], code=True
-        ),
+        link_column("sweep", [row.sweep_id for row in rows], [urls.sweep_url(row.sweep_id) for row in rows], code=True),
         text_column("what varies", [", ".join(row.settings) or "nothing" for row in rows]),
         ResultColumn("jobs", jobs),
         text_column("objective", [row.objective or "·" for row in rows]),
@@ -132,7 +130,7 @@ def _build_jobs_table(settings: Sequence[str], found: JobResults) -> Table:
     shown = rows[:MAX_ROWS]
     jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
     scores = [each.score if each else None for each in pairings]
-    pages = [links.run_url(job.run_id) if job.run_id else "" for job in jobs]
+    pages = [urls.run_url(job.run_id) if job.run_id else "" for job in jobs]
     values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
     columns = [
         link_column("job", [str(job.job) for job in jobs], pages),

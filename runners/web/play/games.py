@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from analytics.store.archive import Archive
 from analytics.store.schema import MAX_PAIRS
-from analytics.tables.derived.tables import index_runs
+from analytics.tables.derived.definitions import index_runs
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent
@@ -27,7 +27,7 @@ from runners.play.hints import find_hint
 from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import BackgroundJob, BackgroundPool
-from runners.web.pages import check_decision_words, parse_whole_number
+from runners.web.page_rendering import check_decision_words, parse_whole_number
 from runners.web.site import Site
 
 MAX_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten

@@ -33,7 +33,7 @@ from quarto.notation import parse_position
 from quarto.position import board, position_from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import ILLEGAL
-from runners.exact.judging import PositionSetOptions, build_position_frame, create_position_set
+from runners.exact.verdicts import PositionSetOptions, build_position_frame, create_position_set
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
 from tests.naive_solver import turns_of

@@ -20,7 +20,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, _write_atomically, write_export
-from analytics.exchange.sequence import NAMED_PERSPECTIVES
+from analytics.exchange.export_blocks import NAMED_PERSPECTIVES
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError

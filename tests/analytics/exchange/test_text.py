@@ -29,9 +29,9 @@ from analytics.exchange.text import (
 from analytics.questions.pairings import load_results, pairings_frame
 from analytics.questions.ratings import compute_ratings
 from analytics.store.archive import Archive
-from analytics.store.blocks import select_games
-from analytics.tables.upkeep.rolling import compact_run
-from analytics.tables.verify.archive import verify_archive
+from analytics.store.game_tables import select_games
+from analytics.tables.upkeep.compaction import compact_run
+from analytics.tables.verification.archive import verify_archive
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL
 from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game

@@ -18,8 +18,8 @@ from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_interval
 from analytics.store.archive import Archive
+from analytics.tables.derived.definitions import derive_stored_positions
 from analytics.tables.derived.positions import PositionCounts, counts_to_frame
-from analytics.tables.derived.tables import derive_stored_positions
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
@@ -164,7 +164,7 @@ def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
         counted.append(derive_stored_positions(*of))
         return counted[-1]
 
-    monkeypatch.setattr(query, "count_positions", count)
+    monkeypatch.setattr(query, "derive_stored_positions", count)
     monkeypatch.setattr(query, "_kept", {})
     with open_archive(archive.root) as opened:
         explore_position(opened, positions_of_game(kept, PRESETS["classic"])[2], imposed=True)

@@ -21,7 +21,7 @@ from analytics.questions.selection import (
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.syntax import combine_conditions
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames
+from analytics.store.game_tables import RangeGames
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import filled
@@ -238,7 +238,7 @@ RUNS = (
 def test_games_come_by_pairing_and_files_are_read_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, most_reads: int | None, chosen: int | None, run: int
 ) -> None:
-    monkeypatch.setattr(selection, "IN_MEMORY", memory)
+    monkeypatch.setattr(selection, "MAX_GAMES_IN_MEMORY", memory)
     archive, (known, blocks) = Archive.open(tmp_path / "archive", create=True), RUNS[run]
     archive.write_run(known)
     ranges = store(archive, known.run_id, blocks, known.pairings, most=4)

@@ -21,7 +21,7 @@ from analytics.report import style
 from analytics.report.page import SUBJECTS, render_report
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.rendering import render_template
-from analytics.report.reported_games import select_report_data
+from analytics.report.report_data import select_report_data
 from analytics.report.section import ReportSection
 from analytics.report.sections import learning, strength
 from analytics.report.style import AGENT_COLOURS, Figure
@@ -90,7 +90,7 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     def hashed(spec: dict[str, Any]) -> str:
         return f"<svg><text>{hashlib.sha256(json.dumps(spec).encode()).hexdigest()}</text></svg>"
 
-    monkeypatch.setattr(style, "_drawn", hashed)
+    monkeypatch.setattr(style, "_render_spec", hashed)
 
 
 def made(root: Path, where: str | None = None, title: str | None = None) -> str:
@@ -218,7 +218,7 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_pictures")
 def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "MOST_POLICIES", 1)
+    monkeypatch.setattr(learning, "MAX_POLICIES", 1)
     page = Page(made(root, f"run_id = '{RUNS[0].record.run_id}' AND agent_0 < agent_1"))
     assert any(text.endswith("Shown are the newest 1 of 2 policies.") for text in page.said_in("p"))
     assert [text for text in page.said_in("figcaption") if ", ga2" in text or ", counting" in text] == ["bred, ga2"]

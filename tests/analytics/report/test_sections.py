@@ -17,7 +17,7 @@ from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.page import build_subject_sections, render_sections_svg
-from analytics.report.reported_games import MAX_AGENTS, select_report_data
+from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import Archive

@@ -22,7 +22,7 @@ from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.snapshot import Snapshot
 from analytics.tables.upkeep.garbage import list_unneeded_files
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import (
@@ -222,7 +222,7 @@ def test_a_lock_ends_with_the_process_that_was_killed(archive: Archive) -> None:
 import time
 from pathlib import Path
 from analytics.store.archive import Archive
-with Archive(Path({str(archive.root)!r})).only_writer({RUN_ID!r}):
+with Archive(Path({str(archive.root)!r})).lock_run({RUN_ID!r}):
     print("here", flush=True)
     time.sleep(60)
 """

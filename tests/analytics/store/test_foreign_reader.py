@@ -10,7 +10,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.upkeep.rolling import compact_run
+from analytics.tables.upkeep.compaction import compact_run
 from tests.analytics.naive_games import BLOCKS, RUN_ID, SEED, games_of_seed, record, spec_of, store, store_span
 from tests.paths import ROOT
 

@@ -24,7 +24,7 @@ from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot

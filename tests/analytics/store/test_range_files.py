@@ -39,7 +39,7 @@ from tests.analytics.naive_games import (
     spec_of,
     store,
 )
-from tests.analytics.tables.verify.damage import forged
+from tests.analytics.tables.verification.damage import forged
 from tests.object_storage import BOTH
 
 LINE = record().unit_line

@@ -36,7 +36,7 @@ from analytics.store.records import (
     load_record,
     parse_record,
 )
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID, record, spec_of

@@ -17,7 +17,7 @@ from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
 from analytics.tables.upkeep.garbage import list_unneeded_files
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import copied, forge, snapshot

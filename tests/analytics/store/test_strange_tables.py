@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.policies.imported import read_policy_table
+from analytics.policies.table_import import read_policy_table
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
@@ -39,13 +39,13 @@ from analytics.store.parquet.metadata import (
 from analytics.store.parquet.packing import pack_ascending
 from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.schema import TABLE_SCHEMAS
-from analytics.tables.derived.tables import DERIVED_TABLES
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.derived.definitions import DERIVED_TABLES
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID
 from tests.analytics.stored_policies import COUNTS, origin
-from tests.analytics.tables.verify.damage import forged
+from tests.analytics.tables.verification.damage import forged
 from tests.paths import SAMPLE
 
 MANY = 2_000_000

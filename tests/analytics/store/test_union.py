@@ -26,10 +26,10 @@ from analytics.statistics.tally import tally_by_pairing
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import StoredRange, split_into_files
-from analytics.tables.derived.tables import index_runs
+from analytics.tables.derived.definitions import index_runs
+from analytics.tables.upkeep.compaction import STORED_TABLES, build_small_condition, compact_run, compact_tables
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
-from analytics.tables.upkeep.rolling import STORED_TABLES, build_small_condition, compact_run, compact_tables
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from tests.analytics.naive_games import RUN_ID, cut, games_of_seed, record, store_span
 
@@ -70,7 +70,7 @@ def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
 @cache
 def fingerprint(unit: int, seed: int) -> int:
     """The fingerprint of the games of one unit, of one seed."""
-    from tests.analytics.store.test_blocks import slow_fingerprint
+    from tests.analytics.store.test_game_tables import slow_fingerprint
 
     blocks = [cut(block, record().unit_line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
     return sum(slow_fingerprint(block) for block in blocks) % MODULUS

@@ -20,14 +20,14 @@ import pytest
 
 from analytics.statistics.tally import tally_by_pairing
 from analytics.store.archive import Archive
-from analytics.store.files import local
+from analytics.store.files import local_files
 from analytics.store.files.backend import TEMPORARY_PREFIX, parse_location
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import split_into_files
-from analytics.tables.derived.tables import TALLIES_TABLE
+from analytics.tables.derived.definitions import TALLIES_TABLE
+from analytics.tables.upkeep.compaction import GAMES_TABLE, PLIES_TABLE, compact_tables
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
-from analytics.tables.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, compact_tables
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
@@ -127,7 +127,7 @@ def assert_whole(archive: Archive, same: bool = True) -> None:
 
 def one_thread() -> dict[int, int]:
     """The fingerprint of each pairing's games."""
-    from tests.analytics.store.test_blocks import slow_fingerprint
+    from tests.analytics.store.test_game_tables import slow_fingerprint
 
     return {block.pairing: slow_fingerprint(block) for block in games_of()}
 
@@ -264,13 +264,13 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
 
 def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    real = local.sync_folder
+    real = local_files.sync_folder
 
     def note(folder: Path) -> None:
         synced.append(folder)
         real(folder)
 
-    monkeypatch.setattr(local, "sync_folder", note)
+    monkeypatch.setattr(local_files, "sync_folder", note)
     archive = Archive.open(tmp_path / "deep" / "archive", create=True)
     archive.write_run(OTHER)
     archive.write_run(record())

@@ -19,7 +19,7 @@ from quarto.observations import encode_legal_turns
 from quarto.perft import decode_board_keys, generate_key_layers, perft
 from quarto.position import EMPTY, Position, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.late import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
+from quarto.solver.endgame import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
 from quarto.solver.solver import ILLEGAL, Solver
 from quarto.solver.table import (
     BUCKET_WORDS,

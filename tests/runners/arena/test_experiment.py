@@ -22,13 +22,13 @@ from analytics.questions.columns import format_game_name
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from runners.arena import experiment, playing, replaying
-from runners.arena.code import build_code_record
-from runners.arena.engine import Pace
+from runners.arena import execution, experiment, replay
+from runners.arena.batch_engine import Pace
+from runners.arena.code_fingerprints import build_code_record
+from runners.arena.execution import execute_request
 from runners.arena.experiment import prepare_experiment
-from runners.arena.playing import execute_request
 from runners.hosting.interruption import stop_on_signal
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -94,7 +94,7 @@ def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
     how: Sequence[str], tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Pace, "units", lambda _pace, _pairings: 7)
-    monkeypatch.setattr(playing, "MANY_FILES", 1 << 60)
+    monkeypatch.setattr(execution, "MANY_FILES_TO_COMPACT", 1 << 60)
     outcome = play(tmp_path, *TOURNAMENT, *how)
     assert len(Archive.open(tmp_path).list_effective_ranges(outcome.run_id)) > 1
     assert_same_rows(rows(tmp_path), expected)
@@ -263,7 +263,7 @@ def upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def begun(upgraded: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same, but the code plays other games now."""
-    monkeypatch.setattr(experiment, "run_word", lambda _run_id: np.uint64(8))
+    monkeypatch.setattr(experiment, "run_id_to_number", lambda _run_id: np.uint64(8))
     return upgraded
 
 
@@ -320,7 +320,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     assert (code["fingerprint"], [*code["same_games"]]) == (first, ["f" * 16])
     assert "extended_by" not in code  # it added no game
     with monkeypatch.context() as patch:  # the record says so: no second sample is played
-        patch.setattr(replaying, "replay_sample", lambda *_: pytest.fail("a second sample"))
+        patch.setattr(replay, "replay_sample", lambda *_: pytest.fail("a second sample"))
         assert prepare_experiment(stored_at(tmp_path, request("games=20"))).request.notes == ()
     assert play(tmp_path, "games=22").played == 2
     monkeypatch.undo()
@@ -458,17 +458,17 @@ class LateListings:
 
 
 def test_a_store_may_list_a_file_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "LISTING_PAUSE", 0.0)
+    monkeypatch.setattr(execution, "LISTING_PAUSE", 0.0)
     archive = LateListings()
     held: Any = SimpleNamespace(archive=archive, run_id="0123456789ab")
-    playing._check_written(held, [(0, 16)])
+    execution._check_written(held, [(0, 16)])
     assert archive.looks == 3
-    monkeypatch.setattr(playing, "LISTING_SECONDS", 0.0)
+    monkeypatch.setattr(execution, "LISTING_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"units 16 to 23 of run 0123456789ab were written .* are not there"):
-        playing._check_written(held, [(0, 16), (16, 24)])
+        execution._check_written(held, [(0, 16), (16, 24)])
     archive.looks = 0
-    monkeypatch.setattr(playing, "LISTING_SECONDS", 60.0)
+    monkeypatch.setattr(execution, "LISTING_SECONDS", 60.0)
     monkeypatch.setattr(archive, "root", Path("archive"), raising=False)
     with pytest.raises(FailureError, match="units 8 to 15"):  # a folder lists what it holds
-        playing._check_written(held, [(0, 16)])
+        execution._check_written(held, [(0, 16)])
     assert archive.looks == 1

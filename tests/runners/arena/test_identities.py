@@ -18,7 +18,7 @@ import pytest
 
 from agents.base.agent import AgentLimits
 from agents.learning.learner import Learner
-from analytics.policies.derived.dataset import PolicyKind
+from analytics.policies.kinds.dataset import PolicyKind
 from quarto.errors import RequestError
 from quarto.sources import project_root
 from runners.arena import identities
@@ -93,8 +93,8 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     learner = "learner:\n  _target_: quarto.learners.X\n  id: agents.x.Learner\n  rate: 0.5\n"
     write_yaml(tmp_path, "trainer/x.yaml", f"_target_: runners.T\n{learner}")
     table = read_identities(tmp_path)
-    monkeypatch.setattr(identities, "_shipped_classes", lambda: table)
-    monkeypatch.setattr(identities, "_identities_by_path", lambda: {each.path: name for name, each in table.items()})
+    monkeypatch.setattr(identities, "_load_shipped_classes", lambda: table)
+    monkeypatch.setattr(identities, "_index_identities", lambda: {each.path: name for name, each in table.items()})
     return tmp_path
 
 
@@ -259,7 +259,11 @@ def test_a_name_that_no_yaml_has_is_refused_before_it_is_looked_up(monkeypatch: 
     monkeypatch.setitem(sys.modules, "agents.trap", trap)
     Trap.used.clear()
     names = ["agents.trap.Trap", f"{__name__}.Trap", "subprocess.Popen", "tempfile.TemporaryDirectory"]
-    names += ["deltalake.DeltaTable", "runners.hosting.child.Child", "runners.hosting.engines.process.EngineProcess"]
+    names += [
+        "deltalake.DeltaTable",
+        "runners.hosting.subprocess_client.Subprocess",
+        "runners.hosting.engines.process.EngineProcess",
+    ]
     assert_refused({**OUTER, **DEEPER}, ["nowhere.\x00Player"])  # reads the table, imports what is around it
     with watched(is_act) as events:
         assert_refused({**OUTER, **DEEPER}, [*names, *FORGED_NAMES])

@@ -16,9 +16,9 @@ from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.sql.database import OpenArchive
 from runners.arena.indexing import update_whole_index
 from runners.arena.spec import RunSpec
-from runners.bench.warm import play_games
+from runners.bench.warm_up import play_games
 from runners.config.agents import load_agent
-from runners.config.options import load_rules
+from runners.config.yaml_options import load_rules
 from tests.marks import seldom
 from tests.paths import ORACLES
 

@@ -24,12 +24,12 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest, decide
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.range_files import write_games
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment, sprt
-from runners.arena.code import build_code_record
-from runners.arena.engine import Pace, PairRange
-from runners.arena.replaying import GameDifference, Replay
+from runners.arena.batch_engine import Pace, PairRange
+from runners.arena.code_fingerprints import build_code_record
+from runners.arena.replay import GameDifference, Replay
 from runners.arena.sprt import SprtExperiment, SprtOutcome, execute_test
 from runners.cli.sprt import prepare_test
 from runners.cli.sprt_output import _ProgressPrinter, format_state
@@ -208,7 +208,7 @@ def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, mo
     carried_out(root, *SHORT)
     monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | {"fingerprint": "ab" * 8})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))
-    monkeypatch.setattr("runners.arena.replaying.replay_sample", lambda *_: differing)
+    monkeypatch.setattr("runners.arena.replay.replay_sample", lambda *_: differing)
     for more in ([], ["elo1=5"]):
         with pytest.raises(RequestError, match="was begun by other code"):
             carried_out(root, *SHORT, *more)

@@ -16,18 +16,18 @@ from agents.base.agent import Thought
 from analytics import open_archive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.tables.derived.tables import THOUGHTS_TABLE
+from analytics.tables.derived.definitions import THOUGHTS_TABLE
+from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
+from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
-from analytics.tables.upkeep.merging import MergeOptions, merge_archives
-from analytics.tables.upkeep.rolling import compact_run
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rng import GAMMA, Streams
 from quarto.views import BatchView, PositionView
 from runners.arena import experiment
-from runners.arena.playing import execute_request
+from runners.arena.execution import execute_request
 from tests import naive
-from tests.analytics.tables.verify.damage import changed, rewrite
+from tests.analytics.tables.verification.damage import changed, rewrite
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher, assert_same_rows, play, request, rows, stored_at

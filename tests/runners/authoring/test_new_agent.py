@@ -15,8 +15,8 @@ from quarto.batch import Batch
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC, NONE
-from runners.authoring import check, templates
-from runners.authoring.check import find_faults, load_own_agent
+from runners.authoring import agent_check, templates
+from runners.authoring.agent_check import find_faults, load_own_agent
 from runners.authoring.new_agent import INTERFACES, create_agent, format_class_name
 from tests import naive
 from tests.agents.test_contract import streams
@@ -28,8 +28,8 @@ from tests.runners.conftest import Qarena
 
 @pytest.fixture(autouse=True)
 def few_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "PAIRS", 2)
-    monkeypatch.setattr(check, "TIMED_SECONDS", 0.02)
+    monkeypatch.setattr(agent_check, "PAIRS", 2)
+    monkeypatch.setattr(agent_check, "TIMED_SECONDS", 0.02)
 
 
 @pytest.fixture

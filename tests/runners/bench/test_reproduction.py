@@ -13,7 +13,7 @@ import pytest
 
 from analytics.questions.pairings import load_results
 from analytics.report.published import TRAINING_SUFFIX, PublishedRate, read_notes, read_published_rates, select_notes
-from analytics.report.published.comparison import LEGEND
+from analytics.report.published.reproduction import LEGEND
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -143,7 +143,9 @@ def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
 def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = "trainer=rl_encoded trainer.games=20"
     assert trained(tmp_path, overrides)
-    monkeypatch.setattr("runners.learning.training.request.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
+    monkeypatch.setattr(
+        "runners.learning.training.request.build_class_code_record", lambda *_args, **_more: {"fingerprint": "0" * 16}
+    )
     monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"fingerprint": "0" * 16})
     for more in ("", " trainer.games=40"):
         with pytest.raises(RequestError, match="begun by other code"):

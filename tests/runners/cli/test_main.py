@@ -173,7 +173,7 @@ def test_an_error_is_one_line_and_an_exit_code(
 
     for name in ("stdout", "stderr"):  # Typer puts others there
         monkeypatch.setattr(sys, name, getattr(sys, name))
-    monkeypatch.setattr("runners.authoring.listing.show_agents", fail)
+    monkeypatch.setattr("runners.authoring.agent_table.print_agents", fail)
     assert qarena("agents") == (code, "", line)
 
 
@@ -211,7 +211,7 @@ def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt(
         except KeyboardInterrupt:
             raise error from None
 
-    monkeypatch.setattr("runners.authoring.listing.show_agents", fail)
+    monkeypatch.setattr("runners.authoring.agent_table.print_agents", fail)
     error: Exception = AttributeError("half done")
     assert qarena("agents") == (143, "", "interrupted\n")
     error = FailureError("the disk is full")
@@ -234,7 +234,7 @@ def test_no_error_shows_the_credentials_of_an_endpoint(
     def fail(wide: bool) -> None:
         raise FailureError("no answer of https://ada:pass%2Fword@host:9000/ (ada, pass/word)")
 
-    monkeypatch.setattr("runners.authoring.listing.show_agents", fail)
+    monkeypatch.setattr("runners.authoring.agent_table.print_agents", fail)
     for name, endpoint in (("AWS_ENDPOINT_URL", "https://ada:pass%2Fword@host:9000"), ("GOOGLE_BASE_URL", "http://[")):
         monkeypatch.setenv(name, endpoint)
     shown = qarena("agents", *debug)

@@ -11,7 +11,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from tests.object_storage import SECRET, environment, free_port
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import command, start

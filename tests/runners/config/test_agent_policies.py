@@ -131,7 +131,7 @@ def test_a_kind_of_ones_own_is_played_by_the_agent_whose_yaml_reads_it(
 def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for policy_id in ("000012345678", "123456789012"):
         for module in (policy_store, policy_cards):
-            monkeypatch.setattr(module, "policy_id_of", lambda name, knowledge, made=policy_id: made)
+            monkeypatch.setattr(module, "compute_policy_id", lambda name, knowledge, made=policy_id: made)
         save(root, GENES, "bred")
         assert agent_from_label(f"ga2(policy={policy_id})", root).policy_id == policy_id
 

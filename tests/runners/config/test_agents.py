@@ -17,9 +17,9 @@ from agents.dumb import Dumb
 from runners.arena.experiment import build_engine
 from runners.arena.request import RunRequest
 from runners.arena.storage import ArchiveOptions
-from runners.cli.play import is_training
+from runners.cli.games import is_training
 from runners.config.agents import agent_from_label, normalise_label
-from runners.config.options import list_options, load_option, load_rules
+from runners.config.yaml_options import list_options, load_option, load_rules
 from tests.naive import PRESETS
 from tests.paths import ROOT
 from tests.runners.experiments import request

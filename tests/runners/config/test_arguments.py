@@ -15,8 +15,13 @@ from analytics.exact.tablebase import user_folder as tablebase_home
 from analytics.store.archive import Archive
 from quarto.sources import cache_root
 from runners.config.arguments import expand_override, parse_arguments, parse_keys
-from runners.config.help import list_archive_keys
-from runners.config.options import CONF_FOLDER, USER_FOLDERS_VARIABLE, add_user_folders_to_path, search_user_folders
+from runners.config.help_page import list_archive_keys
+from runners.config.yaml_options import (
+    CONF_FOLDER,
+    USER_FOLDERS_VARIABLE,
+    add_user_folders_to_path,
+    search_user_folders,
+)
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, request

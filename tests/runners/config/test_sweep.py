@@ -21,15 +21,15 @@ from analytics import open_archive
 from analytics.questions.pairings import PairingResult
 from analytics.questions.ratings import compute_ratings
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, find_finished_lines
 from runners.arena.experiment import Experiment, prepare_experiment
 from runners.config import sweep
 from runners.config.objectives import Elo, Regret, Score, WinRate, find_agent_index, play_random_game
-from runners.config.options import CONF_FOLDER, load_rules
 from runners.config.sweep import compute_sweep_id
 from runners.config.sweep_values import MAX_CHECKED_TEXTS, compose_other_configs, keep_first_values, parse_overrides
+from runners.config.yaml_options import CONF_FOLDER, load_rules
 from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, play, request, rows, stop_the_second_run, stored_at

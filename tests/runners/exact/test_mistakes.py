@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.questions.mistakes import find_worst_mistakes
 from analytics.questions.selection import read_plies
 from analytics.store.archive import Archive

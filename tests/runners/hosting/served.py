@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from quarto.errors import FailureError
-from runners.hosting.child_program import Message, RequestHandler
+from runners.hosting.subprocess_program import Message, RequestHandler
 
 
 def build_handler(setup: dict[str, Any], content: bytes) -> tuple[Message, RequestHandler]:

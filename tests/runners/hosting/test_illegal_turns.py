@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC
-from runners.config.options import load_rules
+from runners.config.yaml_options import load_rules
 from runners.hosting.illegal_turns import describe_illegal_turn, describe_turn_faults, format_turn
 
 TURNS: dict[tuple[str, str, tuple[int, int]], str] = {

@@ -23,13 +23,13 @@ import pytest
 from agents.random import Random
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from quarto.rules import CLASSIC
 from quarto.views import PositionView
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
+from runners.arena.execution import execute_request
 from runners.arena.executors import base
-from runners.arena.playing import execute_request
 from runners.hosting import interruption
 from runners.hosting.interruption import exit_on_interrupt, silence_unraisable_interrupts, stop_on_signal
 from tests.marks import seldom

@@ -15,9 +15,9 @@ from runners.config.agents import agent_from_label
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
+from runners.play.game_series import find_login_name
 from runners.play.screens import Screen
 from runners.play.session import AgentOpponent, Session, build_run_spec
-from runners.play.start import find_login_name
 
 SEED = 77
 

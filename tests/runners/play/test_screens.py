@@ -13,7 +13,7 @@ from quarto.errors import RequestError
 from quarto.notation import format_piece, parse_game
 from quarto.rules import CLASSIC, NONE
 from runners.arena.spec import AgentSpec
-from runners.play import plain
+from runners.play import plain_boards
 from runners.play.game import Game, Participants, describe_ending, list_attribute_words
 from runners.play.screens import (
     PIECE_COLOUR,
@@ -95,12 +95,12 @@ pieces left:
 
 
 def test_the_plain_board_reads_well() -> None:
-    assert plain.render_game(PLAYED, 80) == BOARD
-    assert plain.render_game(WON, 40) == NARROW
+    assert plain_boards.render_game(PLAYED, 80) == BOARD
+    assert plain_boards.render_game(WON, 40) == NARROW
 
 
 @pytest.mark.parametrize(
-    "draw", [plain.render_token, lambda piece: "\n".join(row.plain for row in render_piece(piece))]
+    "draw", [plain_boards.render_token, lambda piece: "\n".join(row.plain for row in render_piece(piece))]
 )
 def test_every_attribute_can_be_seen_without_colours(draw: object) -> None:
     assert callable(draw)

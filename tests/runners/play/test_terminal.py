@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.notation import format_game
 from tests.runners.experiments import QARENA, environment_with, rows
 

@@ -22,7 +22,7 @@ from analytics.questions import columns
 from analytics.questions.columns import MISSING, ResultColumn, text_column
 from analytics.questions.pairings import PairingResult, build_crosstable
 from analytics.statistics.tally import Tally
-from runners.arena.playing import RunOutcome
+from runners.arena.execution import RunOutcome
 from runners.config.application import print_outcome
 from runners.terminal import console, files, tables
 from runners.terminal import results as shown_results
@@ -65,9 +65,9 @@ def test_a_large_tournament_is_printed_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome = play(tmp_path / "games", AGENTS, "games=2")
-    monkeypatch.setattr(shown_results, "MOST_ROWS", 3)
+    monkeypatch.setattr(shown_results, "MAX_ROWS", 3)
     for module in (shown_results, columns):
-        monkeypatch.setattr(module, "MOST_OPPONENTS", 2)
+        monkeypatch.setattr(module, "MAX_OPPONENTS", 2)
     print_outcome(outcome, Path("qarena.log"))
     printed = capsys.readouterr()
     rows = [line for line in printed.out.splitlines() if line.startswith("│")]
@@ -92,7 +92,7 @@ def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], m
     wide = [ResultColumn("naïve", ["a", "日本"], right=False), ResultColumn("", ["1", "22"])]
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
-            monkeypatch.setattr(console, "_is_plain", lambda *_, ours=ours: ours)
+            monkeypatch.setattr(console, "_renders_as_plain", lambda *_, ours=ours: ours)
             console.print_tables([console.build_table(wide, title)])
         ours_and_theirs = capsys.readouterr().out.splitlines()
         half = len(ours_and_theirs) // 2

@@ -17,7 +17,7 @@ from analytics.store.marker import read_marker_content
 from quarto.notation import format_position
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
-from runners.web.analyse import solving
+from runners.web.analyse import searches
 from runners.web.background import IDLE_REASON
 from tests.naive import PRESETS
 from tests.positions import asked
@@ -244,7 +244,7 @@ def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None
 
 def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_game() -> None:
     solver = Solver(CLASSIC, 1.0)
-    found = [stage(solver, solving.WARM_UP_POSITION) for stage in solving._SOLVE_STAGES]
+    found = [stage(solver, searches.WARM_UP_POSITION) for stage in searches._SOLVE_STAGES]
     assert len({solution.value for solution in found}) == 1
     assert [bool(solution.turns) for solution in found] == [False, True, True]
     assert [solution.distance is not None for solution in found] == [False, False, True]
@@ -252,7 +252,7 @@ def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_ga
 
 def nodes(visitor: Visitor) -> int:
     """Positions searched so far by the searches under way."""
-    return sum(solver.nodes for solver in visitor.site.service(solving.SearchService).active_solvers)
+    return sum(solver.nodes for solver in visitor.site.service(searches.SearchService).active_solvers)
 
 
 def wait_until(done: Any) -> None:
@@ -265,7 +265,7 @@ def wait_until(done: Any) -> None:
 def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     ada: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = ada.site.service(solving.SearchService)
+    service = ada.site.service(searches.SearchService)
     page = ada.get("/analyse", text=HARD)
     assert page.refreshes
     assert "Still searching" in page.text

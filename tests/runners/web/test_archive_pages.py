@@ -22,11 +22,11 @@ from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.records import format_current_time
-from runners.web.archive import library
-from runners.web.archive.asking import QuestionLimits, SqlProcessPool
-from runners.web.archive.library import SnapshotService
+from runners.web.archive import snapshots
+from runners.web.archive.snapshots import SnapshotService
+from runners.web.archive.sql_pool import QuestionLimits, SqlProcessPool
 from runners.web.archive_pages import ArchiveService
-from runners.web.ask import QuestionService
+from runners.web.sql_page import QuestionService
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.paths import SAMPLE
 from tests.runners.web.visiting import PATIENCE, plain, visitor
@@ -141,8 +141,8 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
         may_open.wait(60)
         return OpenArchive(*given)
 
-    monkeypatch.setattr("runners.web.archive.library.PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr("runners.web.archive.library.OpenArchive", slowly)
+    monkeypatch.setattr("runners.web.archive.snapshots.REOPEN_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("runners.web.archive.snapshots.OpenArchive", slowly)
     monkeypatch.setattr(reader.site.service(ArchiveService), "library", SnapshotService(reader.site.options.archive))
     page = reader.get("/browse")
     assert page.refreshes
@@ -202,8 +202,8 @@ def test_the_first_page_shows_the_latest_runs_and_the_best_agents(reader: Visito
 def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(library, "FAILED_PAUSE", 0)
+    monkeypatch.setattr(snapshots, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "FAILED_PAUSE_FACTOR", 0)
     root = tmp_path / "sample"
     shutil.copytree(SAMPLE, root)
     record = root / "runs" / f"{SQUARE}.json"
@@ -353,7 +353,7 @@ def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
         (count,) = re.findall(r"<th[^>]*>(\d+)</th>", guest.send("/ask", q="SELECT count(*) FROM plies").text)
         assert int(count) > 8
         store(archive, RUN_ID, [random_block(1, 1, 0, 2)])
-        monkeypatch.setattr(library, "REMOTE_SECONDS", 0.5)
+        monkeypatch.setattr(snapshots, "REMOTE_SECONDS", 0.5)
         end = time.monotonic() + PATIENCE
         while "with 8 games" not in guest.ready("/browse").text:
             assert time.monotonic() < end

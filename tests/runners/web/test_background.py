@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from runners.web import background
-from runners.web.archive.library import BusyError
+from runners.web.archive.snapshots import BusyError
 from runners.web.background import IDLE_REASON, BackgroundJob, BackgroundPool
 
 PATIENCE = 20.0

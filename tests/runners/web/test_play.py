@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from runners.play import session

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from quarto.errors import RequestError
 from runners.authoring.new_agent import create_agent
 from runners.web.application import ROUTERS
-from runners.web.pages import parse_whole_number
+from runners.web.page_rendering import parse_whole_number
 from runners.web.play.games import WebGameService
 from tests.runners.web.visiting import Page, visitor
 

@@ -6,9 +6,9 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
-from analytics.store.files.local import find_backend
+from analytics.store.files.local_files import find_backend
 from analytics.tables.upkeep.garbage import list_unneeded_files
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
 from tests.object_storage import Proxy

@@ -125,12 +125,12 @@ def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch) -> None:
 def test_without_the_library_one_line_says_what_to_install(settings: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("analytics.store.files.object")]:
         settings.delitem(sys.modules, name)
-    from analytics.store.files import local
+    from analytics.store.files import local_files
 
     settings.setitem(sys.modules, "obstore", None)
-    local._find_object_backend.cache_clear()
+    local_files._find_object_backend.cache_clear()
     settings.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
     with pytest.raises(
         MissingExtraError, match=r"an archive on object storage needs obstore: install its extra: .*\[s3\]"
     ):
-        local.find_backend(ObjectUrl("s3:", "games"))
+        local_files.find_backend(ObjectUrl("s3:", "games"))

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.policies import listing
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.files.backend import MAX_RECORD_BYTES
-from analytics.store.files.local import find_backend
+from analytics.store.files.local_files import find_backend
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
 from analytics.store.records import SweepJob
-from analytics.tables.derived.tables import index_runs
+from analytics.tables.derived.definitions import index_runs
+from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
+from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import FOLDERS, list_unneeded_files, remove_unneeded_files
-from analytics.tables.upkeep.merging import MergeOptions, merge_archives
-from analytics.tables.upkeep.rolling import compact_run
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import ArenaError, FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import RUN_ID, random_block, record, store

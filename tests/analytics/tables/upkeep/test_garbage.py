@@ -14,8 +14,9 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import StoredRange, split_aligned
 from analytics.store.records import SweepJob
-from analytics.tables.derived.tables import index_runs
+from analytics.tables.derived.definitions import index_runs
 from analytics.tables.upkeep import garbage
+from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import (
     UnneededFile,
     list_table_files,
@@ -24,8 +25,7 @@ from analytics.tables.upkeep.garbage import (
     remove_replaced_files,
     remove_unneeded_files,
 )
-from analytics.tables.upkeep.rolling import compact_run
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
 from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span

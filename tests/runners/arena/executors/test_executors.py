@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
+from runners.arena.execution import ChunkPlayer, PlayTask, RunOutcome, build_task, execute_request
 from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.executors.processes import MAX_LOSSES, Processes
 from runners.arena.experiment import prepare_experiment, record_run_start
-from runners.arena.playing import ChunkPlayer, PlayTask, RunOutcome, build_task, execute_request
 from runners.arena.spec import RunSpec
 from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
@@ -317,7 +317,7 @@ def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path:
 
 @pytest.mark.slow
 def test_without_ray_one_line_says_how_to_install_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.arena.executors.on_ray.find_spec", lambda _name: None)
+    monkeypatch.setattr("runners.arena.executors.ray_cluster.find_spec", lambda _name: None)
     found = qarena("run", "executor=ray")
     assert found.code == 2
     assert found.err.startswith(

@@ -14,12 +14,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationOptions
+from analytics.exact.annotation import AnnotationOptions
 from analytics.exact.tablebase_build import BuildProgress, ChunkStore, TablebaseBuildRequest, build_tablebase
 from analytics.questions.selection import ALL_GAMES
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.rules import Rules
 from runners.arena.executors.base import THREADS, Executor, StopSignal, WorkerPool
 from runners.arena.executors.processes import TaskData, TaskResult, build_task_data, run_task, unwrap_result

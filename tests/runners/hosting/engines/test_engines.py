@@ -23,9 +23,9 @@ from quarto.errors import RequestError
 from quarto.notation import format_position, parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.authoring import check
+from runners.authoring import agent_check
 from runners.config.agents import agent_from_label, load_agent
-from runners.config.options import load_rules
+from runners.config.yaml_options import load_rules
 from runners.hosting.engines.agent import Engine, EnginePlayer
 from runners.hosting.engines.process import MAX_ERROR_BYTES, _StandardErrorReader
 from runners.hosting.engines.protocol import (
@@ -35,7 +35,7 @@ from runners.hosting.engines.protocol import (
     parse_position_and_seed,
     parse_rules,
 )
-from runners.play.engine import EngineServer, converse
+from runners.play.engine_server import EngineServer, converse
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -144,7 +144,7 @@ def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
             r"it wrote 'info value 250 nodes 3', and a value is a number from -1 (lost) to 1 (won)",
         ),
         ("information", "EngineError", r"it wrote more than 10,000 lines 'info' before a turn"),
-        ("hangs", "LateError", r"its turn took longer than turn_seconds=0.3"),
+        ("hangs", "TurnTimeoutError", r"its turn took longer than turn_seconds=0.3"),
     ],
 )
 def test_a_fault_costs_the_game_whose_turn_is_owed(faulty: Path, fault: str, kind: str, text: str) -> None:
@@ -314,8 +314,8 @@ def test_the_same_games_come_again_on_any_number_of_threads(tmp_path: Path) -> N
 def test_the_engine_in_c_keeps_the_rules_of_the_protocol(
     tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "PAIRS", 2)
-    monkeypatch.setattr(check, "TIMED_SECONDS", 0.02)
+    monkeypatch.setattr(agent_check, "PAIRS", 2)
+    monkeypatch.setattr(agent_check, "TIMED_SECONDS", 0.02)
     program = tmp_path / "centre"
     subprocess.run(["cc", "-O2", "-o", str(program), str(EXAMPLES / "centre.c")], check=True)
     assert all(wrong is None for _, wrong in Engine(str(program)).own_checks(load_rules("own_piece")))

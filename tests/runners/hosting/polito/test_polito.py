@@ -24,11 +24,11 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.arena.code import build_code_record
-from runners.arena.engine import BatchEngine, PairRange
+from runners.arena.batch_engine import BatchEngine, PairRange
+from runners.arena.code_fingerprints import build_code_record
 from runners.arena.spec import RunSpec
 from runners.config.agents import agent_from_label, agent_from_settings, load_agent
-from runners.config.options import load_option
+from runners.config.yaml_options import load_option
 from runners.hosting.polito import player as player_module
 from runners.hosting.polito.agent import Polito
 from runners.hosting.polito.live_game import AnswerChecker, LiveGame
@@ -171,7 +171,7 @@ def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(player_module, "GRACE", 0.05)
-    monkeypatch.setattr(player_module, "AGAIN", 0.02)
+    monkeypatch.setattr(player_module, "INTERRUPT_SECONDS", 0.02)
     agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
     with pytest.raises(SomeTurnsFailedError) as some:
         moods(agent.lifted(CLASSIC, "moody"), [5, 6, 7])
@@ -306,7 +306,7 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, b
 
 def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(bare: str) -> None:
     listed = "print(*(each.__file__ for each in sys.modules.values() if getattr(each, '__file__', None)), sep='\\n')"
-    imported = "import runners.hosting.polito.program, quarto.objects"
+    imported = "import runners.hosting.polito.game_server, quarto.objects"
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {imported}; {listed}"
     printed = subprocess.check_output([bare, "-c", program], text=True)
     ours = [Path(file) for file in printed.splitlines() if Path(file).is_relative_to(ROOT)]

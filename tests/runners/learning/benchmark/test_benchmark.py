@@ -21,7 +21,7 @@ from analytics.statistics.tally import Estimate, Tally, wilson_interval
 from analytics.store import marker
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.exact.judging import JudgeOptions
+from runners.exact.verdicts import JudgeOptions
 from runners.learning.benchmark import datasets as making
 from runners.learning.benchmark import score
 from runners.learning.benchmark.datasets import (

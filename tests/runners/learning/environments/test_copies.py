@@ -13,7 +13,7 @@ import pytest
 
 from quarto.errors import RequestError
 from quarto.views import PositionView
-from runners.hosting.limits import TimedAgent
+from runners.hosting.limited_agents import TimedAgent
 from tests.runners.players import Dice
 
 pytestmark = pytest.mark.extras

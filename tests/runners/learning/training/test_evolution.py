@@ -17,11 +17,11 @@ from agents.learning.policy import GENOME
 from analytics import open_archive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment
-from runners.arena.replaying import GameDifference, Replay
-from runners.config.options import load_option
+from runners.arena.replay import GameDifference, Replay
+from runners.config.yaml_options import load_option
 from runners.learning.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.learning.training.trainer import TrainingContext, TrainingOutcome
 from tests import naive
@@ -315,7 +315,7 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
     made.train(replace(begun, progress=Watcher(begun.stop, 30)))
     monkeypatch.setattr(experiment, "code_of", lambda *_: {"version": "0", "fingerprint": "0" * 16})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))  # games that come out the same would be gone on from
-    monkeypatch.setattr("runners.arena.replaying.replay_sample", lambda *_: differing)
+    monkeypatch.setattr("runners.arena.replay.replay_sample", lambda *_: differing)
     played = len(list(tmp_path.glob("games/*/*.parquet")))
     with pytest.raises(RequestError, match=r"^run .* was begun by other code .*=extend goes on with its games .*$"):
         made.train(context(tmp_path))
@@ -388,7 +388,7 @@ def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(
 ) -> None:
     done = qarena(*TYPED, "policy.name=evolved", "progress=false")
     assert done.code == 0, done.err
-    monkeypatch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+    monkeypatch.setattr("analytics.report.style.render_curve_svg", lambda *_: b"<svg/>")
     archive = Archive.open(Path("data/archive"))
     card = policy_store.find(archive, "evolved")
     assert (card.kind, tuple(card.parameters)) == (GENOME, GENES["ga2"])

@@ -13,10 +13,10 @@ import pytest
 from agents.learning.learner import Learner
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.policies.relearn import compute_learning_curve, relearn
+from analytics.policies.relearning import compute_learning_curve, relearn
 from analytics.store.archive import Archive
 from analytics.store.policy_store import compute_knowledge_digest
-from analytics.tables.verify.archive import verify_archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from runners.arena.spec import AgentSpec, instantiate
 from runners.learning.training.online import Online, _OnlineTraining
@@ -41,7 +41,7 @@ def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 pairs, so that there are many of them."""
-    monkeypatch.setattr("runners.arena.engine.Pace.GROWTH", 1)
+    monkeypatch.setattr("runners.arena.batch_engine.Pace.GROWTH", 1)
 
 
 @pytest.fixture(scope="module")

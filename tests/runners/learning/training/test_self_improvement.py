@@ -10,16 +10,16 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.exact.annotate import AnnotationOptions, annotate_runs
+from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_store import compute_knowledge_digest
 from quarto.errors import RequestError
 from runners.config.agent_policies import format_policy_card
-from runners.config.options import load_option
+from runners.config.yaml_options import load_option
 from runners.learning.policies.lineage import format_lineage
-from runners.learning.policies.rebuild import rebuild_policy
-from runners.learning.training.derive import compute_kind_code
+from runners.learning.policies.rebuilding import rebuild_policy
+from runners.learning.training.policy_build import compute_kind_code
 from runners.learning.training.self_improvement import FROM_PIECES, SelfImprovement
 from runners.learning.training.trainer import TrainingContext, TrainingOutcome
 from tests.runners.conftest import Qarena

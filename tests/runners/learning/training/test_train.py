@@ -14,8 +14,8 @@ from analytics import open_archive
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.tables.upkeep.garbage import list_unneeded_files
-from analytics.tables.verify.archive import verify_archive
-from runners.config.options import list_options, load_option
+from analytics.tables.verification.archive import verify_archive
+from runners.config.yaml_options import list_options, load_option
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.paths import CONF

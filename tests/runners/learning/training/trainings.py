@@ -22,8 +22,8 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import instantiate
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import load_agent
-from runners.config.options import load_option
-from runners.learning.training import derive
+from runners.config.yaml_options import load_option
+from runners.learning.training import policy_build
 from runners.learning.training.online import Online
 from runners.learning.training.request import TrainingRequest, check_training, save_policy, training_request_from_config
 from runners.learning.training.trainer import TrainingContext
@@ -69,7 +69,7 @@ def training(*overrides: str) -> TrainingRequest:
 def without_pictures() -> Iterator[None]:
     """Trainings draw no learning curve: that takes longer than to play a few hundred games."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+        patch.setattr("analytics.report.style.render_curve_svg", lambda *_: b"<svg/>")
         yield
 
 
@@ -89,8 +89,8 @@ def train(root: Path, *overrides: str) -> PolicyCard:
 def build(root: Path, kind: str, where: str = "true", name: str = "mine", **settings: Any) -> PolicyCard:
     """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
     own = load_option("kind", kind) | settings
-    request = derive.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
-    return derive.build_policy(derive.prepare_build(request))
+    request = policy_build.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
+    return policy_build.build_policy(policy_build.prepare_build(request))
 
 
 class StopAfter:

@@ -25,7 +25,7 @@ from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
 from runners.web.archive import charts, runs, sweeps
-from runners.web.archive.agents import (
+from runners.web.archive.agents_and_policies import (
     BOX_HEIGHT,
     BOX_WIDTH,
     COLUMN_GAP,
@@ -35,7 +35,6 @@ from runners.web.archive.agents import (
     rank_agents,
 )
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.asking import build_answer_table
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position
 from runners.web.archive.games import (
@@ -47,10 +46,11 @@ from runners.web.archive.games import (
     list_games,
     load_logged_game,
 )
-from runners.web.archive.library import SnapshotService
-from runners.web.archive.links import build_url
 from runners.web.archive.runs import list_filter_names, list_runs, select_runs
 from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section
+from runners.web.archive.snapshots import SnapshotService
+from runners.web.archive.sql_pool import build_answer_table
+from runners.web.archive.urls import build_url
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
 from tests.runners.experiments import play
@@ -275,7 +275,7 @@ def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
 ) -> None:
     jobs, error = opened.archive.load_sweep_jobs(), "run x was begun by other code"
     jobs[1] = structs.replace(jobs[1], run_id=None, status="failed", error=error)
-    monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
+    monkeypatch.setattr(Snapshot, "load_sweep_jobs", lambda _self: jobs)
     sweep = sweeps.build_sweep_page(opened, jobs[0].sweep_id)
     assert texts(table_of(sweep, "Why jobs failed")) == [[str(jobs[1].job), error]]
     assert texts(table_of(sweep, "Jobs"))[1][-5:] == ["failed", *[MISSING] * 4]
@@ -288,7 +288,7 @@ def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
     job = opened.archive.load_sweep_jobs()[0]
     jobs = [structs.replace(job, job=number, overrides={"depth": str(number)}) for number in range(120)]
     jobs[-1] = structs.replace(jobs[-1], overrides={"depth": last})
-    monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
+    monkeypatch.setattr(Snapshot, "load_sweep_jobs", lambda _self: jobs)
     (figure,) = (part for part in sweeps.build_sweep_page(opened, job.sweep_id).parts if isinstance(part, Figure))
     assert figure.title == "score, % by depth"
     assert ticks <= {*re.findall(">([^<>]+)<", figure.svg)}
@@ -395,7 +395,7 @@ def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:
 
 
 def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.web.archive.library.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("runners.web.archive.snapshots.LOOK_SECONDS", 0.0)
     root = tmp_path / "games"
     library = SnapshotService(root)
     assert library.load_snapshot() is None  # there is no archive

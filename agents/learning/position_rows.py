@@ -1,0 +1,176 @@
+"""The table of a tabular learner: a row of values for each position that it met, under the position as the key.
+
+``Knowledge.keys`` is an open-addressing map with linear probing. It begins with two words, its numbers of positions and
+values. Each slot has two words:
+
+- The first is the position's lanes.
+- The lowest bits of the second are 16 bits of occupied cells and five of the piece in hand plus one. The rest is the
+  index in ``Knowledge.table`` where its row begins, plus one, so 0 is an empty slot.
+
+Both words together are the position: no two positions share a key. An unknown value is NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base.agent import Knowledge
+from agents.learning.learner import Learner
+from quarto.bits import popcount
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.position import ALL_CELLS
+from quarto.rng import GAMMA, mix
+from quarto.rules import CELLS
+
+HEADER = 2  # words before the slots: positions, values
+OCCUPIED_BITS, HAND_BITS = 16, 5
+KEY_BITS = OCCUPIED_BITS + HAND_BITS
+KEY = uint64((1 << KEY_BITS) - 1)
+FIRST_SLOTS, FIRST_VALUES = 1 << 12, 1 << 14  # of a new learner
+MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of at most 32 values each, rounded up
+
+
+@inline_function
+def position_key(occupied: int, hand: int) -> int:
+    """The part of a position's key that is not its lanes; ``hand`` is a piece or NONE."""
+    return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
+
+
+@inline_function
+def find_slot(lanes: int, key: int, words: Any) -> int:
+    """Index of the second word of this position's slot or, if it has none, of the empty slot that it would take."""
+    last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
+    slot = mix(lanes + key * GAMMA) & last
+    while True:
+        index = uint64(HEADER + 1) + uint64(2) * slot
+        word = words[index]
+        if word == uint64(0) or ((word & KEY) == key and words[index - uint64(1)] == lanes):
+            return int64(index)
+        slot = (slot + uint64(1)) & last
+
+
+@inline_function
+def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
+    """Index in the table where the position's row begins, or NONE if the position is not known."""
+    return int64(words[find_slot(lanes, position_key(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
+
+
+@inline_function
+def add_row(position: Any, width: int, words: Any, values: Any) -> int:
+    """Index where the row of a position (lanes, occupied, hand) begins; a new row has ``width`` unknown values.
+
+    The caller has checked ``has_room``.
+    """
+    lanes, key = position[0], position_key(position[1], position[2])
+    index = find_slot(lanes, key, words)
+    if words[index] == uint64(0):
+        first = words[1]
+        words[0] += uint64(1)
+        words[1] += uint64(width)
+        words[index - 1], words[index] = lanes, key | ((first + uint64(1)) << uint64(KEY_BITS))
+        for i in range(width):
+            values[int64(first) + i] = np.nan
+    return int64(words[index] >> uint64(KEY_BITS)) - 1
+
+
+@inline_function
+def has_room(words: Any, values: Any) -> bool:
+    """Whether all positions of one more game can be added with half of the slots left empty."""
+    positions, used = int64(words[0]) + MAX_POSITIONS, int64(words[1]) + MAX_VALUES
+    enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
+    return enough
+
+
+@inline_function
+def bit_rank(item: int, items: int) -> int:
+    """The number of set bits of a mask below ``item``: the index of its value in a row over the set bits."""
+    return int64(popcount(items & ((int64(1) << item) - 1)))
+
+
+@inline_function
+def row_width(occupied: int) -> int:
+    """The number of empty cells of a board, which is also the number of pieces that are not on it."""
+    return int64(popcount(~occupied & ALL_CELLS))
+
+
+def build_empty_rows(params: NDArray[np.float64]) -> Knowledge:
+    """Knowledge of no position, with room for those of one game."""
+    return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
+
+
+def build_rows(
+    params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
+) -> tuple[Knowledge, NDArray[np.int64]]:
+    """Knowledge of distinct positions (lanes, occupied, hand) with unknown values, and where each row begins."""
+    slots = 1 << (2 * len(widths)).bit_length()
+    knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
+    return knowledge, _add_rows(position, widths, knowledge.keys, knowledge.table)
+
+
+@kernel()
+def _add_rows(
+    position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64], words: Any, values: Any
+) -> NDArray[np.int64]:
+    """Add rows of these widths: ``[positions]`` int64, where each begins."""
+    firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
+    for i in range(len(widths)):
+        firsts[i] = add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
+    return firsts
+
+
+def enlarge_rows(knowledge: Knowledge) -> Knowledge:
+    """The same rows with twice the room."""
+    table = np.zeros(2 * len(knowledge.table))
+    table[: len(knowledge.table)] = knowledge.table
+    keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
+    _move_slots(knowledge.keys, keys)
+    return replace(knowledge, table=table, keys=keys)
+
+
+class RowLearner(Learner):
+    """A learner whose knowledge is a row of values for each position."""
+
+    def enlarge(self, knowledge: Knowledge) -> Knowledge:
+        return enlarge_rows(knowledge)
+
+
+@kernel()
+def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
+    """Enter every position of one map into an empty map; the rows stay where they are."""
+    larger[0], larger[1] = words[0], words[1]
+    for index in range(HEADER + 1, words.shape[0], 2):
+        if words[index] != uint64(0):
+            free = find_slot(words[index - 1], words[index] & KEY, larger)
+            larger[free - 1], larger[free] = words[index - 1], words[index]
+
+
+def list_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
+    """All positions, in ascending order: lanes, occupied, hand and where the row begins, each ``[positions]`` int64."""
+    slots = knowledge.keys[HEADER:].reshape(-1, 2)
+    lanes, words = slots[slots[:, 1] != 0].T.copy()
+    occupied = (words & np.uint64(ALL_CELLS)).astype(np.int64)
+    hand = ((words & KEY) >> np.uint64(OCCUPIED_BITS)).astype(np.int64) - 1
+    first = (words >> np.uint64(KEY_BITS)).astype(np.int64) - 1
+    order = np.lexsort((hand, occupied, lanes.view(np.int64)))
+    return lanes.view(np.int64)[order], occupied[order], hand[order], first[order]
+
+
+def list_row_items(first: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """The set bits of each row's mask, in ascending order: the row, the bit, and where its value is in the table.
+
+    Values of a row begin at ``first`` ([rows] int64), one for each set bit.
+    """
+    rows, bits = np.nonzero((items[:, None] >> np.arange(CELLS)) & 1)
+    widths = np.bitwise_count(items).astype(np.int64)
+    before = np.repeat(np.cumsum(widths) - widths, widths)
+    return rows, bits, first[rows] + np.arange(len(rows)) - before
+
+
+def bit_ranks(item: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``bit_rank`` of many: ``[rows]`` int64."""
+    ranks: NDArray[np.int64] = np.bitwise_count(items & ((1 << item) - 1)).astype(np.int64)
+    return ranks

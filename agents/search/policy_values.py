@@ -1,0 +1,138 @@
+"""A learned policy as the evaluation of a search: values of turns, and exact values of endings.
+
+The value of a turn is P(won) + P(not lost) - 1, from -1 to 1 for the player who makes it. So the same board has the
+opposite value for the other player. An agent's keys hold the solver's record, then the words of the policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base.agent import encode_turn, keys, params, table, think
+from agents.learning.policy import Policy
+from agents.line_values import (
+    WorkMemory,
+    all_cells_and_pieces,
+    allocate_work_memory,
+    pack_weights,
+    rank_turns,
+    unpack_weights,
+)
+from agents.search.exact_solver import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
+from agents.semi_random import gift_turn
+from quarto.batch import NO_VISITS
+from quarto.bits import popcount
+from quarto.jit import float64, inline_function, int64
+from quarto.position import Position, give_piece, place_hand
+from quarto.rng import draw
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.solver.solver import solve_value
+from quarto.threats import winning_cells
+
+MAX_TURNS = CELLS * (PIECES - 1)
+EXACT_FROM = 7  # pieces on the board; a few positions with so many take milliseconds
+UNDECIDED = -1
+EXACT = 0  # index of the first parameter; those of the search follow
+
+
+@inline_function
+def find_best_turns(position: Position, kept: int, agent: Any) -> WorkMemory:
+    """The best ``kept`` safe turns of a position whose hand finishes no line; see ``rank_turns``."""
+    words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), kept)
+    weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
+    rank_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
+    return work
+
+
+@inline_function
+def count_turns(turns: WorkMemory) -> int:
+    """The number of turns that were found."""
+    count = int64(0)
+    while count < turns.gifts.shape[1] and turns.gifts[0, count] != NONE:
+        count += 1
+    return count
+
+
+@inline_function
+def turn_value(turns: WorkMemory, rank: int) -> float:
+    """The learned value of a turn: P(won) + P(not lost) - 1."""
+    return float64(2.0 * turns.top[0, rank] - 1.0)
+
+
+@inline_function
+def position_after_turn(position: Position, cell: int, gift: int) -> Position:
+    """The opponent's position after a turn, or after a gift alone."""
+    placed = position if cell == NONE else place_hand(position, cell)
+    return give_piece(placed, gift)
+
+
+@inline_function
+def is_exact(position: Position, agent: Any) -> bool:
+    """Whether the solver values this position."""
+    return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
+
+
+@inline_function
+def exact_value(position: Position, rules: Any, agent: Any) -> int:
+    """The exact value for the player to act."""
+    return int64(
+        solve_value(position.lanes, position.occupied, position.available, position.hand, rules, search_record(agent))
+    )
+
+
+@inline_function
+def exact_turn(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> tuple[int, int]:
+    """The turn of the greatest learned value among those that keep the exact value, and this value."""
+    value, chosen, last = exact_value(position, rules, agent), int64(0), count_turns(turns) - 1
+    while value >= 0 and chosen < last:
+        if (
+            -exact_value(position_after_turn(position, turns.cells[0, chosen], turns.gifts[0, chosen]), rules, agent)
+            == value
+        ):
+            break
+        chosen += 1
+    return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen]), value
+
+
+@inline_function
+def choose_root_turns(position: Position, kept: int, seed: int, rules: Any, agent: Any) -> tuple[int, WorkMemory]:
+    """The turn of a position that needs no search, or UNDECIDED; and the best ``kept`` turns to search.
+
+    It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. Positions
+    with an exact value have ``exact_turn``.
+    """
+    hand, exact = position.hand, is_exact(position, agent)
+    won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
+    if won or position.available == 0:
+        think(agent, float64(int64(won)), NO_VISITS)
+        return gift_turn(position, draw(seed, 0), rules), allocate_work_memory(np.full(1, 0.5), 1)
+    turns = find_best_turns(position, MAX_TURNS if exact else kept, agent)
+    if turns.gifts[0, 0] == NONE:
+        think(agent, -1.0, NO_VISITS)
+        return gift_turn(position, draw(seed, 0), rules), turns
+    if exact:
+        found, value = exact_turn(position, turns, rules, agent)
+        think(agent, float64(value), NO_VISITS)
+        return found, turns
+    return int64(UNDECIDED), turns
+
+
+def build_search_knowledge(
+    policy: Policy, rules: Rules, exact_from: int, settings: list[float], scratch: int
+) -> SolverKnowledge:
+    """The knowledge of a search by a policy: ``settings`` follow ``exact_from``, ``scratch`` words the solver's.
+
+    Raises ``ValueError`` for rules under which the mover chooses, and for a policy of other lines.
+    """
+    if rules.mover_chooses:
+        raise ValueError("value=POLICY has no meaning where the mover chooses the piece: nothing is given")
+    reading, (record, kept) = pack_weights(policy, rules), build_solver_record(rules)
+    return SolverKnowledge(
+        params=np.array([exact_from, *settings], np.float64),
+        table=reading.table,
+        keys=np.concatenate([record, reading.keys]),
+        scratch_size=SOLVER_WORDS + scratch,
+        owned_arrays=kept,
+    )

@@ -1,0 +1,205 @@
+"""Annotates runs: evaluates the decisions of their games on all cores, part by part, and stores them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.exact.tablebase import load_base
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.game_tables import RangeGames
+from analytics.store.range_files import read_games
+from analytics.store.ranges import Range, StoredRange
+from analytics.store.records import RunRecord
+from analytics.tables.derived.decisions import (
+    DECISIONS_TABLE,
+    AnnotationExtent,
+    build_extent,
+    derive_decisions,
+    find_first_annotated_plies,
+    record_annotated_units,
+)
+from analytics.tables.derived.exact_values import ExactValues, solve_games
+from analytics.tables.derived.range_table import (
+    TableChunk,
+    group_partial_files,
+    list_missing_chunks,
+    list_missing_ranges,
+)
+from analytics.tables.derived.threads import StoppedError, run_on_threads
+from quarto.batch import Games
+from quarto.rules import Rules
+from quarto.solver.solver import Solver
+
+CHUNK_GAMES = 2048  # seconds to minutes of work: an interruption loses at most a part of each thread
+CHUNKS_PER_WORKER = 4  # for each worker, at least, where there are games enough: so that all end at about the same time
+TASK_GAMES = 64  # a tenth of a second of work, so a stop takes no longer, except in the hardest positions
+
+
+@dataclass(frozen=True)
+class AnnotationOptions:
+    """The decisions to evaluate, and the means."""
+
+    choices: bool = False  # count the choices that keep the value too
+    from_pieces: int | None = None  # leave out boards with fewer pieces; None: 0, or 5 where the mover chooses
+    threads: int = 1
+    megabytes: float = 128.0  # of the table of solved boards
+    base_pieces: int | None = None  # look up boards of at most this many pieces; None: all boards of the tablebase
+
+
+class GameSolver:
+    """Evaluates games by one set of rules on several threads, which share and keep what they solve."""
+
+    def __init__(self, rules: Rules, settings: AnnotationOptions) -> None:
+        self._settings = settings
+        self._shared = Solver(rules, settings.megabytes, load_base(rules, settings.base_pieces))
+        self._local = threading.local()
+
+    def solve_games(
+        self,
+        games: Games,
+        first: NDArray[np.int8],
+        choices: bool,
+        progress: Callable[[int], None],
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> ExactValues:
+        """The values of all decisions from ply ``first`` [G] on, with ``choices`` how many choices keep them too.
+
+        ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
+        All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
+        """
+        values, size = ExactValues.empty(len(games.plies)), len(games.plies)
+        spans = ((start, min(start + TASK_GAMES, size)) for start in range(0, size, TASK_GAMES))
+        jobs = (partial(self._solve_span, span, choices, games, first, values) for span in spans)
+        run_on_threads(jobs, self._settings.threads, progress, self._shared.stop, on_wait)
+        return values
+
+    def _solve_span(
+        self, span: Range, choices: bool, games: Games, first: NDArray[np.int8], values: ExactValues
+    ) -> int:
+        """Fill in the values of the games from one to before another; returns how many they are."""
+        if not hasattr(self._local, "solver"):
+            self._local.solver = self._shared.fork()
+        solver = self._local.solver
+        start, end = span
+        solve_games(start, end, int(choices), games, first, values, *solver.state)
+        if solver.stopped:  # perhaps by another thread, whose part failed: these values mean nothing
+            raise StoppedError
+        return end - start
+
+
+class AnnotationSummary(NamedTuple):
+    """Totals of what was annotated."""
+
+    units: int = 0
+    games: int = 0
+    decisions: int = 0
+
+    def add(self, other: AnnotationSummary) -> AnnotationSummary:
+        """The totals of both."""
+        return AnnotationSummary(*map(sum, zip(self, other, strict=True)))
+
+
+class AnnotationChunk(NamedTuple):
+    """A part of a run that is to be annotated."""
+
+    unit_range: TableChunk
+    extent: AnnotationExtent  # it includes what is stored of these games
+
+
+def list_annotation_chunks(
+    archive: Archive,
+    run_ids: Sequence[str],
+    settings: AnnotationOptions,
+    workers: int = 1,
+    wanted: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
+) -> Iterator[AnnotationChunk]:
+    """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
+
+    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated.
+
+    Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
+    """
+    for run_id in run_ids:
+        record = check_record_format(archive.load_run(run_id))
+        asked = build_extent(record.rules, settings.choices, settings.from_pieces)
+        lacks = [
+            each
+            for each in list_missing_ranges(archive, run_id, DECISIONS_TABLE, asked.is_included_in)
+            if wanted(run_id, each)
+        ]
+        known = archive.list_effective_ranges(run_id, DECISIONS_TABLE.name)
+        share = sum(games.units for games in lacks) // (CHUNKS_PER_WORKER * workers)
+        most = min(CHUNK_GAMES, max(TASK_GAMES, share * record.unit_line.games_a_pair)) // record.unit_line.games_a_pair
+        for games, made in zip(lacks, group_partial_files(archive, run_id, DECISIONS_TABLE, lacks), strict=True):
+            extent = asked.union(each.extent for each in known.select_overlapping(games.first, games.end))
+            enough = (each for each in made if extent.is_included_in(each.extent))
+            for part in list_missing_chunks(run_id, games, enough, most):
+                yield AnnotationChunk(part, extent)
+
+
+def annotate_runs(
+    archive: Archive,
+    runs: Sequence[str],
+    settings: AnnotationOptions,
+    on_wait: Callable[[], None] = lambda: None,
+) -> AnnotationSummary:
+    """Evaluate and store every decision of some runs that is not stored yet, part by part.
+
+    It may be stopped at any time by an exception in ``on_wait`` (see ``GameSolver``) or by Ctrl-C: parts
+    that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or written.
+    """
+    annotator, total = Annotator(archive, settings), AnnotationSummary()
+    try:
+        for part in [*list_annotation_chunks(archive, runs, settings)]:
+            total = total.add(annotator.annotate(part, on_wait=on_wait))
+    finally:
+        for run_id in runs:
+            record_annotated_units(archive, run_id)
+    return total
+
+
+class Annotator:
+    """Annotates parts on any number of threads, and keeps what it solves from one to the next."""
+
+    def __init__(self, archive: Archive, settings: AnnotationOptions) -> None:
+        self._archive = archive
+        self._settings = settings
+        self._evaluators: dict[Rules, GameSolver] = {}
+        self._read: tuple[str, StoredRange, RangeGames] | None = None  # last: most parts are of the same range of games
+        self._lock = threading.Lock()
+
+    def annotate(
+        self,
+        wanted: AnnotationChunk,
+        progress: Callable[[int], None] = lambda _games: None,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> AnnotationSummary:
+        """Evaluate and store the decisions of a part. Raises ``FailureError`` for a damaged file."""
+        part, extent = wanted
+        record = self._archive.load_run(part.run_id)
+        found = self._read_games(record, part)
+        stored, first = StoredRange(part.first, part.end, found.fingerprint), find_first_annotated_plies(found, extent)
+        values = self._game_solver(record.rules).solve_games(found.games, first, extent.choices, progress, on_wait)
+        frame = derive_decisions(found, first, values, record.rules)
+        DECISIONS_TABLE.write(self._archive, part.run_id, stored, frame, extent.text)
+        return AnnotationSummary(stored.units, len(first), len(frame))
+
+    def _read_games(self, record: RunRecord, part: TableChunk) -> RangeGames:
+        with self._lock:
+            if self._read is None or self._read[:2] != (part.run_id, part.games):
+                self._read = part.run_id, part.games, read_games(self._archive, part.run_id, part.games)
+            games = self._read[2]
+        return games.select_units(record.unit_line, part.first, part.end)
+
+    def _game_solver(self, rules: Rules) -> GameSolver:
+        with self._lock:
+            if rules not in self._evaluators:
+                self._evaluators[rules] = GameSolver(rules, self._settings)
+            return self._evaluators[rules]

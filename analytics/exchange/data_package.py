@@ -1,0 +1,199 @@
+"""A folder of Parquet tables that other tools know: a card as the Hub of datasets reads it, and a data package.
+
+The card, README.md, begins with YAML that names the tables (``configs``) and the licence. ``datapackage.json`` has the
+names, types, units and meanings of columns, and the bytes and SHA-256 of files (Data Package, version 2). Both follow
+from the files of the folder, and from where columns are declared: so they are made last, and for any folder of tables.
+
+Texts of strangers, such as labels and commands, are in JSON only. It is ASCII in one line, which is also YAML, and
+stands in a block of code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from analytics.exact import position_set, puzzles
+from analytics.questions.selection import ALWAYS_TRUE, Selection
+from analytics.questions.sql.query_execution import sink_parquet
+from analytics.questions.sql.views import find_column_meanings
+
+# The condition that a row of a table belongs to the chosen games, ``_chosen``.
+GAME_CONDITION = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
+RUN_CONDITION = "run_id IN (SELECT run_id FROM _chosen)"
+TABLE_CONDITIONS = {
+    "games": GAME_CONDITION,
+    "plies": GAME_CONDITION,
+    "decisions": GAME_CONDITION,
+    "thoughts": GAME_CONDITION,
+    "runs": RUN_CONDITION,
+    "agents": RUN_CONDITION,
+}
+CARD_FILE, PACKAGE_FILE = "README.md", "datapackage.json"
+PACKAGE_SCHEMA = "https://datapackage.org/profiles/2.0/datapackage.json"
+LICENCE_NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # as the Hub names them: cc0-1.0, mit, unknown
+ROW_GROUP_ROWS = 1 << 17  # fixed, so that the same rows are the same bytes
+MAX_RUNS = 100  # that a card lists
+MAX_TEXT = 500  # characters of a text in a card
+
+
+class DatasetCard(NamedTuple):
+    """The texts of a card."""
+
+    title: str
+    licence: str  # as the Hub names it
+    origin: str  # Markdown: how the tables were made
+
+
+def write_dataset(chosen: Selection, folder: Path, licence: str) -> None:
+    """Write the chosen games, their plies, decisions, thoughts, runs and agents to an empty folder. Raises ``OSError``.
+
+    Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left out.
+    """
+    opened = chosen.opened
+    for table, belongs in TABLE_CONDITIONS.items():
+        question = f"FROM {table}"
+        if chosen.where != ALWAYS_TRUE:
+            games = f"SELECT run_id, game_id FROM games WHERE (\n{chosen.where}\n)"  # noqa: S608  (a condition by design)
+            question = f"WITH _chosen AS ({games}) {question} WHERE {belongs}"
+        path = folder / f"{table}.parquet"
+        opened.stream(question, _build_writer(path))
+        if not _scan_table(path).select(pl.len()).collect().item():
+            path.unlink()
+    runs = pl.read_parquet(folder / "runs.parquet")
+    write_card(folder, DatasetCard("Games of Quarto", licence, _describe_origin(runs)))
+
+
+def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], None]:
+    def write(rows: pl.LazyFrame, _stop: Callable[[], None]) -> None:
+        sink_parquet(rows, path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS)
+
+    return write
+
+
+def _describe_origin(runs: pl.DataFrame) -> str:
+    """The commands that played the games, and fingerprints of the code and of the games, as lines of JSON."""
+    names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
+    lines = [
+        json.dumps({name: _truncate(row[name]) for name in names}) for row in runs.head(MAX_RUNS).iter_rows(named=True)
+    ]
+    more = f"\n\nThe table `runs` has {len(runs) - MAX_RUNS:,} more." if len(runs) > MAX_RUNS else ""
+    said = (
+        "Agents played each run by its command. Its games follow from the command and the code: the same `fingerprint` "
+        "means the same games. `games` counts those of the whole run."
+    )
+    return "\n".join([said, "", "```json", *lines, "```"]) + more
+
+
+def _truncate(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_truncate(each) for each in value[:MAX_TEXT]]
+    return value[:MAX_TEXT] if isinstance(value, str) else value
+
+
+def write_card(folder: Path, card: DatasetCard) -> None:
+    """Write the card and the data package of a folder with tables. Raises ``OSError``."""
+    for name, text in build_documents(folder, card).items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def build_documents(folder: Path, card: DatasetCard) -> dict[str, str]:
+    """The texts of the card and of the data package of the tables in a folder. Raises ``OSError``."""
+    resources = [each for path in _list_tables(folder) for each in _describe_resources(path)]
+    tables = [each for each in resources if "schema" in each]
+    configs = [
+        {"config_name": each["name"], "data_files": each["path"]} | ({} if number else {"default": True})
+        for number, each in enumerate(tables)
+    ]
+    package: dict[str, Any] = {"$schema": PACKAGE_SCHEMA, "name": "quarto-arena", "title": card.title}
+    if card.licence != "unknown":
+        package["licenses"] = [{"name": card.licence.upper()}]
+    package["resources"] = resources
+    tags = json.dumps(["quarto", "board-game"])
+    header = ["---", f"license: {json.dumps(card.licence)}", f"tags: {tags}", f"configs: {json.dumps(configs)}", "---"]
+    parts = [
+        *header,
+        "",
+        f"# {card.title}",
+        "",
+        *_render_overview(folder, tables),
+        "## How it was made",
+        "",
+        card.origin,
+    ]
+    return {CARD_FILE: "\n".join(parts) + "\n", PACKAGE_FILE: json.dumps(package, indent=1) + "\n"}
+
+
+def _list_tables(folder: Path) -> list[Path]:
+    """The tables of a folder, those of an export in its order, then by name."""
+    known = [*TABLE_CONDITIONS]
+    paths = (path for path in folder.iterdir() if path.suffix in (".parquet", ".csv"))
+    return sorted(paths, key=lambda path: (known.index(path.stem) if path.stem in known else len(known), path.name))
+
+
+def _scan_table(path: Path) -> pl.LazyFrame:
+    return pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path, hive_partitioning=False, glob=False)
+
+
+def _describe_resources(path: Path) -> Iterator[dict[str, Any]]:
+    """A table as the data package describes it: its columns, then its bytes: frictionless checks those of files."""
+    yield {
+        "name": path.stem,
+        "path": path.name,
+        "format": path.suffix[1:],
+        "mediatype": "text/csv" if path.suffix == ".csv" else "application/vnd.apache.parquet",
+        "schema": {"fields": [*_describe_fields(path)]},
+    }
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    size = path.stat().st_size
+    yield {"name": f"{path.stem}-file", "type": "file", "path": path.name, "bytes": size, "hash": f"sha256:{digest}"}
+
+
+def _describe_fields(path: Path) -> Iterator[dict[str, str]]:
+    shipped_table = puzzles.COLUMN_MEANINGS if path.stem == "puzzles" else position_set.COLUMN_MEANINGS
+    declared = find_column_meanings(path.stem) or {name: (text, "") for name, text in shipped_table.items()}
+    for name, kind in _scan_table(path).collect_schema().items():
+        meaning, unit = declared.get(name, ("", ""))
+        found = {"name": name, "type": _field_type(kind, "NULL" in meaning), "description": meaning, "unit": unit}
+        yield {key: value for key, value in found.items() if value}
+
+
+def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
+    """The name of a type in a data package.
+
+    frictionless reads Parquet by pandas, which has no whole number that is NULL, and whose lists are arrays of NumPy.
+    """
+    if kind.is_integer() and not may_be_null:
+        return "integer"
+    names: Mapping[Any, str] = {pl.Boolean: "boolean", pl.Datetime: "datetime", pl.List: "any", pl.Struct: "any"}
+    return "number" if kind.is_numeric() else names.get(kind.base_type(), "string")
+
+
+def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The tables with their columns, as Markdown. Names of columns are those of this project."""
+    for each in tables:
+        count = _scan_table(folder / each["path"]).select(pl.len()).collect().item()
+        yield from (f"## {each['name']}", "", f"{count:,} rows in `{each['path']}`.", "", "| column | type | meaning |")
+        yield "|---|---|---|"
+        for field in each["schema"]["fields"]:
+            unit = f" ({field['unit']})" if "unit" in field else ""
+            meaning = field.get("description", "").replace("|", "\\|")
+            yield f"| `{field['name']}` | {field['type']} | {meaning}{unit} |"
+        yield ""
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder holds an exported dataset and nothing else."""
+    names = {path.name for path in folder.iterdir()}
+    return PACKAGE_FILE in names and names <= {
+        CARD_FILE,
+        PACKAGE_FILE,
+        *(f"{table}.parquet" for table in TABLE_CONDITIONS),
+    }

@@ -1,0 +1,123 @@
+"""The order of exported games, and samples of them. Neither depends on files, threads or interruptions.
+
+Games with the same heading (rules, event, date, opening and agents) are neighbours, and headings ascend. So games that
+were imported from a text in this order are exported as the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.exchange.episodes import PERSPECTIVES
+from analytics.exchange.text import Heading
+from analytics.questions.selection import Selection, read_pair_ranges, read_selected_games, select_pair_ranges
+from analytics.store.archive import Archive
+from analytics.store.game_tables import RangeGames
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from quarto.rng import GAMMA, Streams, stream
+
+BLOCK_GAMES = 16384  # that are converted at a time
+FIRST_AGENT = "first"  # the perspective of the first agent of a pairing, which has either seat
+NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST_AGENT)
+IMPORTED_KEY = "imported"  # key of the spec of imported runs: their event, date and checksum
+
+
+class ExportBlock(NamedTuple):
+    """Consecutive games of one run and heading, at most ``CHUNK_GAMES``."""
+
+    heading: Heading
+    record: RunRecord
+    block: RangeGames
+    whole_run_number: (
+        int  # 1, 2, … for runs that are exported as they are, in the order in which they began; 0 for games of others
+    )
+
+    def perspective_seat(self, perspective: str) -> int:
+        """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
+        return int(self.block.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
+
+
+class _Seating(NamedTuple):
+    """The games of a pairing in which its first agent holds one of the seats; their ids ascend."""
+
+    heading: Heading
+    partial: bool  # the run is not exported as it is
+    run: int  # index into the selection's runs
+    pairing: int
+    game: int  # 0 or 1 within the pair
+
+
+def read_export_blocks(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[ExportBlock]:
+    """Yield the selected games, or ``sample`` of them drawn by ``seed``. Raises ``FailureError`` for a damaged file."""
+    archive = selection.opened.archive
+    wanted: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
+    if sample is None:
+        wanted = [
+            None if selection.has_whole_run(each) else selection.read_game_ids(each.run_id) for each in selection.runs
+        ]
+    else:
+        wanted = sample_game_ids(selection, sample, seed)
+    whole = [ids is None and _is_whole(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
+    rank = np.where(whole, np.cumsum(whole), 0).tolist()
+
+    def read_file(file: tuple[int, StoredRange]) -> RangeGames:
+        run, stored = file
+        return read_selected_games(archive, selection.runs[run].run_id, stored, wanted[run])
+
+    parts = [
+        (seating, stored, part)
+        for run, record in enumerate(selection.runs)
+        for stored in archive.list_effective_ranges(record.run_id)
+        for part in select_pair_ranges(archive, record, stored, wanted[run])
+        for seating in _list_seatings(run, record, not whole[run], part.pairing)
+    ]
+    parts.sort(key=lambda each: (each[0], each[2]))
+    found = read_pair_ranges([((seating.run, stored), part) for seating, stored, part in parts], read_file)
+    for (seating, _, _), games in zip(parts, found, strict=True):
+        rows = np.flatnonzero(games.game_id & 1 == seating.game)
+        for start in range(0, len(rows), BLOCK_GAMES):
+            chosen = games.select_rows(rows[start : start + BLOCK_GAMES])
+            yield ExportBlock(seating.heading, selection.runs[seating.run], chosen, rank[seating.run])
+
+
+def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
+    """Draw ``sample`` of the selected games uniformly: their ids by run, ascending.
+
+    Every game has a random word that depends on the seed, its run and its id alone; the games with the least words are
+    drawn.
+    """
+    words, ids, runs = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
+    for run, record in enumerate(selection.runs):
+        found = selection.read_game_ids(record.run_id)
+        words = np.concatenate([words, _compute_sample_words(seed, record.run_id, found)])
+        ids, runs = np.concatenate([ids, found]), np.concatenate([runs, np.full(len(found), run)])
+        if len(words) > sample:
+            least = np.argpartition(words, sample - 1)[:sample]
+            words, ids, runs = words[least], ids[least], runs[least]
+    return [np.sort(ids[runs == run]) for run in range(len(selection.runs))]
+
+
+def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A random word for each game: SplitMix64 at its id, on a stream of the run's own (see ``quarto.rng``)."""
+    words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
+    return Streams(words).draw(0)
+
+
+def _is_whole(archive: Archive, record: RunRecord) -> bool:
+    """Whether a run has all units from the first to its last; imported games are a run by themselves."""
+    covered = archive.list_effective_ranges(record.run_id).covered_ranges
+    return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
+
+
+def _list_seatings(run: int, record: RunRecord, partial: bool, pairing: int) -> Iterator[_Seating]:
+    """The seatings of a pairing."""
+    source = record.spec.get(IMPORTED_KEY, {})
+    known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
+    labels = record.pairings[pairing]
+    for game in (0, 1) if record.swapped else (0,):
+        yield _Seating(Heading(*known, *(labels if game == 0 else labels[::-1])), partial, run, pairing, game)

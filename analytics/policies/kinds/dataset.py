@@ -1,0 +1,461 @@
+"""The chosen games of a derived policy: a ``Dataset`` in memory, 44 bytes a game, or a ``GameStream`` read by file.
+
+Runs are in the order in which they began, as their records say. Games of a run are in the order of their ids. No clock
+or machine changes this order. The games of the latest generation of a training count last.
+
+The ids of a policy's games are stored beside it: ``games.parquet`` has a row for each range of ids. ``select_source_games``
+finds them again. The condition that chose them is not asked again, so games added later change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.policy import Policy
+from analytics.questions.selection import (
+    ALWAYS_TRUE,
+    Selection,
+    has_any_game,
+    read_pair_ranges,
+    read_selected_games,
+    select_pair_ranges,
+)
+from analytics.questions.sql.database import OpenArchive
+from analytics.store import policy_store
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.game_tables import RangeGames, compute_fingerprint, select_games
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.ranges import MODULUS
+from analytics.store.records import RunRecord
+from analytics.store.schema import MAX_PAIRS
+from quarto.batch import GAME_BITS, NO_VALUE, Games
+from quarto.errors import RequestError, describe_valid_names
+from quarto.jit import kernel, uint64
+from quarto.rng import GAMMA, mix
+from quarto.rules import PIECES, Rules
+
+T = TypeVar("T")
+BOTH_SEATS = 0b11  # seats, a bit each
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """``G`` games of runs under the same rules, by run and game id."""
+
+    runs: tuple[RunRecord, ...]  # in the order in which they are learned from
+    begins: tuple[int, ...]  # index of the first game of each run, and G
+    game_id: NDArray[np.int64]  # [G]
+    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
+    games: Games
+
+    @property
+    def rules(self) -> Rules:
+        return self.runs[0].rules
+
+    @property
+    def size(self) -> int:
+        """The number of games."""
+        return len(self.game_id)
+
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+        """The games of each run, as a ``GameSource`` gives them."""
+        for record, start, end in self.list_run_spans():
+            rows = slice(start, end)
+            yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
+        """None, because games in memory have no thoughts."""
+        return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
+
+    def list_run_spans(self) -> Iterator[tuple[RunRecord, int, int]]:
+        """Each run with the indices of its first game and of the one after its last."""
+        yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
+
+    def to_id_ranges(self) -> pl.DataFrame:
+        """The ids of all games as ranges."""
+        return build_id_ranges({record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()})
+
+    def compute_fingerprints(self, threads: int) -> dict[str, str]:
+        """For each run id the fingerprint of its chosen games, 16 hex digits."""
+
+        def add(first: int, last: int) -> int:
+            return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
+
+        return format_fingerprints(
+            {record.run_id: sum(map_spans(add, start, end, threads)) for record, start, end in self.list_run_spans()}
+        )
+
+
+def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
+    """For each run id the fingerprint, 16 hex digits, that the sums of all parts of its games add up to."""
+    return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
+
+
+class GameSource(Protocol):
+    """Games in the order in which they are learned from: in memory, or read file by file."""
+
+    @property
+    def runs(self) -> tuple[RunRecord, ...]: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+        """Games of one run after the other, each time ascending by id; as often as asked for."""
+        ...
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+        """The value that each turn had for its player, in millionths, where that was logged, else NO_VALUE: [16, G].
+
+        Row n has the turn that placed ply n, and where the plies before were imposed the first gift after ply n.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LearnedPolicy:
+    """A policy and how it was learned."""
+
+    policy: Policy
+    curve: pl.DataFrame | None = None  # in a form that ``analytics.report.style.render_curve_svg`` draws
+
+
+@runtime_checkable
+class PolicyKind(Protocol):
+    """A kind of policy: derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
+
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        """The policy: the same for the same games on any number of threads.
+
+        Raises ``RequestError`` if its parameters do not fit the games.
+        """
+        ...
+
+
+@runtime_checkable
+class LearningKind(Protocol):
+    """A kind of policy that is learned pass by pass, from games that need not be in memory."""
+
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
+        """As that of a ``PolicyKind``."""
+        ...
+
+    def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
+        """The policy that ``derive`` gives, and how it was learned."""
+        ...
+
+
+@runtime_checkable
+class CountingKind(Protocol):
+    """A kind whose policy follows from counts that add up over games, so that files of games can be counted apart."""
+
+    def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
+        """The counts of some games: an array of the same shape for any games."""
+        ...
+
+    def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
+        """The policy that follows from the counts of all games."""
+        ...
+
+
+def find_agent_seats(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
+    """The seats that an agent held in games of a run: [G], bit s for seat s; None: both seats of every game."""
+    if agent is None:
+        return np.full(len(game_id), BOTH_SEATS, np.int8)
+    first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
+    pairing, game = game_id >> GAME_BITS, game_id & 1
+    held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
+    return held
+
+
+def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
+    """Raises ``RequestError`` unless an agent ``played`` some of the games."""
+    if not played:
+        labels = {label for record in runs for label in record.labels}
+        raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
+
+
+def map_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
+    """``do(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels release the GIL."""
+    edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(do, edges[:-1], edges[1:]))
+
+
+def load_dataset(selection: Selection, order: Sequence[str] = ()) -> Dataset:
+    """The games of a selection in memory.
+
+    ``order``, ids of all its runs, is the order in which they are learned from; by default that in which they began.
+
+    Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
+    the piece; ``FailureError`` for a damaged file.
+    """
+    runs = sort_for_learning(selection.runs, order)
+    counts = dict(zip((record.run_id for record in selection.runs), selection.counts, strict=True))
+    begins = (0, *np.cumsum([counts[record.run_id] for record in runs]).tolist())
+    free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
+    size = begins[-1]
+    dataset = Dataset(runs, begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
+    for record, chosen in selection.read_blocks():
+        first = free[record.run_id]
+        free[record.run_id] = end = first + len(chosen.game_id)
+        dataset.game_id[first:end], dataset.opening[first:end] = chosen.game_id, chosen.opening
+        for whole, part in zip(dataset.games, chosen.games, strict=True):
+            whole[..., first:end] = part
+    for _, start, end in dataset.list_run_spans():
+        _sort_by_game_id(dataset, start, end)
+    return dataset
+
+
+def sort_for_learning(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
+    """Runs in the order of learning: the order of their ids in ``order``, or the order in which they began.
+
+    Raises ``RequestError`` as ``check_rules`` does.
+    """
+    check_same_rules(runs)
+    by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
+    return tuple(sorted(by_begin, key=lambda record: order.index(record.run_id) if order else 0))
+
+
+def check_same_rules(runs: Sequence[RunRecord]) -> None:
+    """Raises ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
+    first = runs[0]
+    for record in runs[1:]:
+        if replace(record.rules, name="") != replace(first.rules, name=""):
+            one, other = (f"{each.run_id} ({each.rules.name})" for each in (first, record))
+            only = f"run_id IN (SELECT run_id FROM runs WHERE rules = '{first.rules.name}')"  # noqa: S608  (an example)
+            raise RequestError(
+                f"runs {one} and {other} have different rules, and a policy is learned under one: choose, as in {only}"
+            )
+    if first.rules.mover_chooses:
+        raise RequestError(
+            f"run {first.run_id} was played under rules '{first.rules.name}', where the mover chooses the piece: "
+            "policies are derived from games in which the opponent does"
+        )
+
+
+def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
+    """Bring the games of a run into the order of their ids; one row of the arrays at a time, to save memory."""
+    ids = dataset.game_id[start:end]
+    if np.all(ids[1:] > ids[:-1]):
+        return
+    order = np.argsort(ids, kind="stable")
+    columns = [dataset.game_id, dataset.opening, *dataset.games[2:], *dataset.games.pieces, *dataset.games.cells]
+    for column in columns:
+        column[start:end] = column[start:end][order]
+
+
+@kernel()
+def fingerprint_of_values(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
+    """The sum, uint64, of a mixed number for each value [16, G] of a turn that was told."""
+    total = uint64(0)
+    for ply in range(values.shape[0]):
+        for game in range(values.shape[1]):
+            if values[ply, game] != NO_VALUE:
+                told = (uint64(ply) << uint64(32)) ^ uint64(values[ply, game])
+                total += mix(mix(uint64(game_id[game]) + GAMMA) ^ (told + GAMMA))
+    return total
+
+
+THOUGHTS = """
+SELECT game_id, ply, round(value * 1e6)::INTEGER AS value FROM thoughts
+WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
+"""
+
+
+class GameStream:
+    """The games of a selection, runs in the order in which they are learned from, games of a run by id.
+
+    It is a ``GameSource``, which may be read several times. Its checksums and the ranges of its ids are noted in the
+    first whole reading. Raises ``RequestError`` as ``load_dataset`` does; reading, ``FailureError`` for a damaged file.
+    """
+
+    def __init__(self, selection: Selection, order: Sequence[str] = ()) -> None:
+        self.runs = sort_for_learning(selection.runs, order)
+        self._selection = selection
+        self.size = selection.games
+        self._sums: dict[str, int] = {}
+        self._ranges: list[pl.DataFrame] = []
+        self._thought: dict[str, tuple[int, int]] = {}  # by run: the sum of the values that were read, up to which game
+
+    @property
+    def rules(self) -> Rules:
+        return self.runs[0].rules
+
+    def read_blocks(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+        """The games, those of a pairing in a file together, by pairing and pair."""
+        sums, ranges = dict[str, int](), list[pl.DataFrame]()
+        for record in self.runs:
+            for chosen in self._read_run_blocks(record):
+                if not self._ranges:
+                    more = chosen.fingerprint
+                    sums[record.run_id] = sums.get(record.run_id, 0) + more
+                    ranges.append(build_id_ranges({record.run_id: chosen.game_id}))
+                yield record, chosen
+        self._sums, self._ranges = self._sums or sums, self._ranges or ranges
+
+    def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
+        archive = self._selection.opened.archive
+        found = [*self._selection.select_ranges(record)]
+        wanted = [
+            (number, part)
+            for number, (stored, chosen) in enumerate(found)
+            for part in select_pair_ranges(archive, record, stored, chosen)
+        ]
+        wanted.sort(key=lambda each: each[1])
+        yield from read_pair_ranges(wanted, lambda number: read_selected_games(archive, record.run_id, *found[number]))
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+        """As a ``GameSource`` gives them."""
+        values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
+        span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
+        known = self._selection.opened.sql(THOUGHTS, span)
+        ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value"))
+        columns = np.searchsorted(games.game_id, ids)
+        chosen = games.game_id[np.minimum(columns, len(games.game_id) - 1)] == ids
+        values[plies[chosen], columns[chosen]] = worth[chosen]
+        if run_id not in self._thought or games.game_id[0] > self._thought[run_id][1]:  # parts come in order
+            before, _ = self._thought.get(run_id, (0, -1))
+            total = before + int(fingerprint_of_values(games.game_id, values))
+            self._thought[run_id] = total, int(games.game_id[-1])
+        return values
+
+    @property
+    def thoughts(self) -> dict[str, str]:
+        """For each run whose thoughts were learned from the sum, 16 hex digits, that their values give."""
+        return format_fingerprints({run_id: total for run_id, (total, _) in self._thought.items()})
+
+    def _ensure_read(self) -> None:
+        if not self._ranges:
+            for _ in self.read_blocks():
+                pass
+
+    def compute_fingerprints(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
+        """As those of a ``Dataset``."""
+        self._ensure_read()
+        return format_fingerprints(self._sums)
+
+    def to_id_ranges(self) -> pl.DataFrame:
+        """The ids of all games as ranges, those that follow on each other joined."""
+        self._ensure_read()
+        rows = pl.concat(self._ranges)
+        end = pl.col("first_game") + pl.col("games") * pl.col("step")
+        goes_on = (pl.col("first_game") == end.shift(1)) & (pl.col("step") == pl.col("step").shift(1))
+        same_run = pl.col("run_id") == pl.col("run_id").shift(1)
+        groups = rows.with_columns(group=(~(goes_on & same_run).fill_null(value=False)).cum_sum())
+        joined = groups.group_by("group", maintain_order=True).agg(
+            pl.col("run_id").first(), pl.col("first_game").first(), pl.col("games").sum(), pl.col("step").first()
+        )
+        return joined.select(pl.col(name).cast(kind) for name, kind in ID_RANGES_SCHEMA.items())
+
+
+ID_RANGES_TABLE = "games"
+MAX_MISSING_GAMES = 1 << 24  # games of a run that are looked for one by one: a forged card could name any number
+ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
+
+
+def build_id_ranges(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
+    """Ids of games, ascending, by run, as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
+    parts = []
+    for run_id, ids in ids_of_runs.items():
+        apart = np.diff(ids)
+        step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
+        begins = np.flatnonzero(np.concatenate([[True], apart != step]))
+        games = np.diff(np.concatenate([begins, [len(ids)]]))
+        columns = {"run_id": [run_id] * len(begins), "first_game": ids[begins], "games": games}
+        parts.append(pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=ID_RANGES_SCHEMA))
+    return pl.concat(parts)
+
+
+def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
+    """The ids in ranges, by run."""
+    found = {}
+    for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
+        first, games, step = (rows[name].to_numpy() for name in ("first_game", "games", "step"))
+        before = np.repeat(np.cumsum(games) - games, games)
+        found[str(run_id)] = np.repeat(first, games) + (np.arange(games.sum()) - before) * np.repeat(step, games)
+    return found
+
+
+def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
+    """The games that a policy was derived from.
+
+    Raises ``RequestError`` if the archive lacks any of them, or a file that they were in.
+    """
+    ranges = _read_id_ranges(opened.archive, card)
+    records = {run_id: opened.archive.find_run(run_id) for run_id in card.learned["run_ids"]}
+    wanted, runs = {}, []
+    for run_id, record in records.items():
+        if record is None:
+            raise RequestError(
+                f"policy '{card.name}' was derived from run {run_id}, which is no longer in archive "
+                f"{opened.archive.root}: restore it, or name the archive that has it"
+            )
+        own = ranges.filter(run_id=run_id)
+        games, held = own["games"].sum(), opened.archive.count_games(run_id)
+        if games > held + MAX_MISSING_GAMES:
+            raise RequestError(
+                f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
+                f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
+            )
+        wanted[run_id] = ids = expand_id_ranges(own)[run_id]
+        lost = _select_missing_ids(opened.archive, record, ids)
+        if lost.size:
+            raise RequestError(
+                f"policy '{card.name}' was derived from {len(ids):,} games of run {run_id}, {lost.size:,} of which "
+                f"(the first is game {lost[0]}) are no longer in archive {opened.archive.root}: "
+                "repeat the command of the run to play them"
+            )
+        gone = _find_missing_file(opened.archive, record, ids)
+        if gone is not None:
+            raise RequestError(
+                f"policy '{card.name}' was derived from games of run {run_id}, and {gone}, in which some of them were, "
+                "is missing: restore it from a copy"
+            )
+        runs.append(check_record_format(record))
+    counts = tuple(len(wanted[record.run_id]) for record in runs)
+    return Selection(opened, ALWAYS_TRUE, tuple(runs), counts, wanted)
+
+
+def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
+    """The ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
+    ranges = policy_store.read_table(archive, card, ID_RANGES_TABLE)
+    wrong = "other columns" if ranges.schema != pl.Schema(ID_RANGES_SCHEMA) else None
+    if (
+        not wrong
+        and ranges.filter(
+            (pl.col("first_game") < 0) | ~pl.col("games").is_between(1, 2 * MAX_PAIRS) | ~pl.col("step").is_in([1, 2])
+        ).height
+    ):
+        wrong = "a range that holds no games"
+    if not wrong and set(ranges["run_id"]) != set(card.learned["run_ids"]):
+        wrong = "other runs"
+    if wrong:
+        raise RequestError(f"policy '{card.name}' is damaged: {ID_RANGES_TABLE}.parquet has {wrong}; build it again")
+    return ranges
+
+
+def _select_missing_ids(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The ids that the run does not hold."""
+    return ids[~archive.list_effective_ranges(record.run_id).has_units(record.unit_line.compute_units(ids))]
+
+
+def _find_missing_file(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
+    """The file of plies that a range with some of the ids lacks, if any; a range counts by its file of games."""
+    for stored in archive.list_effective_ranges(record.run_id):
+        if has_any_game(record, stored, ids):
+            try:
+                archive.find_path("plies", record.run_id, stored)
+            except FileNotFoundError as error:
+                return str(error)
+    return None

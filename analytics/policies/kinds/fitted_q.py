@@ -1,0 +1,117 @@
+"""The kind 'fitted_q': values of turns if both players go on with the best turns in the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base.parameters import check_integer, check_probability
+from agents.learning.policy import Policy
+from agents.policy import FITTED_Q
+from analytics.policies.kinds.dataset import Dataset, map_spans
+from analytics.policies.kinds.mc_afterstate import (
+    MAX_LEAST,
+    NO_KEY,
+    GameBoards,
+    add_ply,
+    build_afterstate_table,
+    build_level,
+    decode_afterstates,
+    find_keys_and_wins,
+    remove_ply,
+    update_boards,
+)
+from quarto.jit import int64, kernel, uint64
+from quarto.rules import CELLS, NONE
+
+
+class FittedQ:
+    """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
+
+    The value of a turn is minus ``discount`` times the value of the position that it leaves to the opponent. That value
+    is 1 if the piece in hand finishes a line there. Else it is a maximum over the logged games. A game that ended with
+    the placement gives its result, any other game the value of the turn made there. Only turns in the log count (S.
+    Fujimoto et al., Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns count too, because
+    it does not matter who chose them.
+
+    Each ply adds a piece, so one sweep from the last ply to the first reaches the fixed point exactly. Maxima and
+    products do not depend on the order of games.
+
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64. Rows are the afterstates
+    with a count of at least ``least``. Their values take the others into account. Raises ``ValueError`` for a number
+    out of range.
+    """
+
+    def __init__(self, discount: float = 0.98, least: int = 2) -> None:
+        self.discount = check_probability("discount", discount)
+        self.least = check_integer("least", least, 1, MAX_LEAST)
+
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        boards = GameBoards.empty(len(dataset.game_id))
+        worth = np.zeros(len(dataset.game_id))  # of each game's turn at the level above, for the player who made it
+        for ply in range(CELLS):
+            update_boards(add_ply, dataset.games, ply, boards, threads)
+        parts = []
+        for ply in range(CELLS - 1, -1, -1):
+            update_boards(remove_ply, dataset.games, ply, boards, threads)
+            parts.append(self._fit_level(dataset, ply, boards, worth, threads))
+        return Policy(FITTED_Q, table=build_afterstate_table(parts, "value"))
+
+    def _fit_level(
+        self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
+    ) -> tuple[NDArray[Any], ...]:
+        """The columns of the afterstates with this many pieces; ``worth`` becomes that of this level."""
+        games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
+        keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
+
+        def fill_keys(first: int, last: int) -> None:
+            find_keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
+
+        map_spans(fill_keys, 0, size, threads)
+        ends, order = games.plies == pieces + 1, np.argsort(keys)
+        different, counts, values = fit_level(keys, order, wins, ends, games.winner, pieces, self.discount, worth)
+        kept = counts >= self.least
+        lanes, occupied = decode_afterstates(different[kept], level)
+        return lanes, occupied, counts[kept], values[kept]
+
+
+@kernel()
+def fit_level(
+    keys: NDArray[np.uint64],
+    order: NDArray[np.int64],
+    wins: NDArray[np.bool_],
+    ends: NDArray[np.bool_],
+    winner: NDArray[np.int8],
+    pieces: int,
+    discount: float,
+    worth: NDArray[np.float64],
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
+    """The afterstates of a level: keys [K], counts and values. ``order`` sorts the games by key.
+
+    ``worth`` [G] comes in as the values of the games' next turns and goes out as those of the turns at this level.
+    """
+    size, different = len(keys), int64(0)
+    for i in range(size):
+        key = keys[order[i]]
+        different += int64(key != uint64(NO_KEY) and (i == 0 or key != keys[order[i - 1]]))
+    found, counts, values = np.empty(different, np.uint64), np.empty(different, np.int64), np.empty(different)
+    start = int64(0)
+    for row in range(different):
+        key, end, best = keys[order[start]], start, -np.inf
+        while end < size and keys[order[end]] == key:
+            game = order[end]
+            if wins[game]:
+                best = 1.0
+            elif ends[game]:
+                result = 0.0 if winner[game] == NONE else 1.0 if winner[game] == (pieces + 1) & 1 else -1.0
+                best = max(best, result)
+            else:
+                best = max(best, worth[game])
+            end += 1
+        found[row], counts[row], values[row] = key, end - start, -discount * best
+        for i in range(start, end):
+            worth[order[i]] = -discount * best
+        start = end
+    return found, counts, values

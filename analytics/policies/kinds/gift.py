@@ -1,0 +1,71 @@
+"""The kind 'gift': how dangerous a piece is to give, by how often its givers lost."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base.parameters import check_number
+from agents.gifts import COMBINATIONS, FEATURES, GIFT, encode_features
+from agents.learning.policy import Policy
+from analytics.policies.kinds.dataset import Dataset, map_spans
+from quarto.batch import Games
+from quarto.bits import piece_to_lanes
+from quarto.jit import int64, kernel, uint64
+from quarto.position import ALL_PIECES
+
+
+class Gift:
+    """The giver's probability of losing, by the features of the gift (``agents/gifts.py``).
+
+    Counted over the gifts that were chosen. To estimate ``risk``, ``smoothing`` lost games and as many others are added
+    to each count: (losses + smoothing) / (count + 2 smoothing); with 1 it is Laplace's rule of succession.
+
+    Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64; a
+    row for each combination of features in the games, ascending. Raises ``ValueError`` for a smoothing below 0.
+    """
+
+    def __init__(self, smoothing: float = 1.0) -> None:
+        self.smoothing = check_number("smoothing", smoothing)
+        if self.smoothing < 0.0:
+            raise ValueError(f"smoothing={smoothing} is below 0: that many games are added on both sides")
+
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        return self.policy_from_counts(self.count(dataset, threads))
+
+    def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
+        """[2, COMBINATIONS] the gifts by their features: row 0 where the giver lost, row 1 elsewhere."""
+        rules = dataset.rules.tables
+
+        def count_span(first: int, last: int) -> NDArray[np.int64]:
+            counts = np.zeros((2, COMBINATIONS), np.int64)
+            count_gifts(dataset.games, dataset.opening, rules, counts, (first, last))
+            return counts
+
+        return sum(map_spans(count_span, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
+
+    def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
+        lost, kept = counts
+        met = np.flatnonzero(lost + kept)
+        losses, total = lost[met], (lost + kept)[met]
+        features = np.unravel_index(met, tuple(FEATURES.values()))
+        columns = {name: column.astype(np.int8) for name, column in zip(FEATURES, features, strict=True)}
+        risk = (losses + self.smoothing) / (total + 2.0 * self.smoothing)
+        return Policy(GIFT, table={**columns, "count": total, "losses": losses, "risk": risk})
+
+
+@kernel()
+def count_gifts(
+    games: Games, opening: NDArray[np.int8], rules: np.void, counts: NDArray[np.int64], span: tuple[int, int]
+) -> None:
+    """Count chosen gifts by features into ``counts`` [2, COMBINATIONS]: row 0 if the giver lost, row 1 otherwise."""
+    for game in range(span[0], span[1]):
+        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+        for ply in range(games.plies[game]):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            left &= ~(int64(1) << piece)
+            if ply >= opening[game]:
+                lost = games.winner[game] == 1 - (ply & 1)
+                counts[0 if lost else 1, encode_features(lanes, occupied, piece, left, rules)] += 1
+            lanes |= piece_to_lanes(piece) << uint64(cell)
+            occupied |= int64(1) << cell

@@ -1,0 +1,280 @@
+"""Behaviour cloning: weights by which the logged turn is preferred to other turns that the player could have made.
+
+A turn is preferred to another with probability 1 / (1 + exp(-d)), where d is the difference of their afterstates'
+values. This is the model of R. D. Luce, Individual Choice Behavior (1959). In it the probability of a turn is
+proportional to the exponential of its value. The other turns are sampled, each as likely as any other. This leaves the
+estimate consistent: D. McFadden, Modelling the choice of residential location (1978).
+
+Only choices that its player leaves to the weights are learned: positions without a win, turns that give none away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.line_boards import (
+    BOARD,
+    DANGERS,
+    compute_lines,
+    dangers_after,
+    piece_byte,
+    place_on_lines,
+    survey_board,
+    survey_cells,
+)
+from agents.learning.line_features import MAX_FEATURES, compute_features
+from agents.line_values import DECIDED_CHANCES, HEADS, STEEPEST, sigmoid
+from analytics.policies.kinds.dataset import GameSource, check_agent_played, find_agent_seats
+from analytics.policies.kinds.line_fit import (
+    BLOCK_GAMES,
+    LearningPlan,
+    StageFit,
+    StageLearner,
+    Stages,
+    allocate_step_memory,
+    forward,
+    learn_in_passes,
+    learn_outputs,
+    learn_rows,
+)
+from analytics.policies.kinds.line_sweep import HELD_OUT_ONE_IN, compute_game_words, replay_board
+from analytics.store.game_tables import RangeGames
+from analytics.store.records import run_id_to_number
+from quarto.batch import Games
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import float64, inline_function, int64, kernel, uint64
+from quarto.position import ALL_CELLS
+from quarto.rng import draw
+from quarto.rules import CELLS
+from quarto.threats import SAFE_PIECES
+
+SAMPLED_TURNS = 8  # turns that are compared, the logged one first; all if there are no more
+
+
+class TurnMemory(NamedTuple):
+    """Memory for the turns of one position that are compared."""
+
+    boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
+    gifts: NDArray[np.int64]  # [16] the safe gifts after a placement on each cell, as bits
+    found: NDArray[np.int64]  # [SAMPLED, MAX_FEATURES]
+    counts: NDArray[np.int64]  # [SAMPLED] features
+    sums: NDArray[np.float32]  # [SAMPLED, HEADS + units]
+    errors: NDArray[np.float32]  # [SAMPLED, HEADS]
+    slopes: NDArray[np.float32]  # [units]
+    steps: NDArray[np.float32]  # of ``learn_rows``
+
+
+@inline_function
+def allocate_turn_memory(units: int) -> TurnMemory:
+    """Memory of one thread."""
+    return TurnMemory(
+        np.empty((5, BOARD), np.int64),
+        np.empty(CELLS, np.int64),
+        np.empty((SAMPLED_TURNS, MAX_FEATURES), np.int64),
+        np.empty(SAMPLED_TURNS, np.int64),
+        np.empty((SAMPLED_TURNS, HEADS + units), np.float32),
+        np.empty((SAMPLED_TURNS, HEADS), np.float32),
+        np.empty(max(units, 1), np.float32),
+        allocate_step_memory(),
+    )
+
+
+@inline_function
+def find_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, choice: TurnMemory) -> int:
+    """The safe gifts after a placement on each of ``cells`` into ``choice``; returns the number of turns.
+
+    0 if the player could choose the cell and finish a line.
+    """
+    before, byte, turns = choice.boards[0], piece_byte(hand), int64(0)
+    compute_lines(lanes, occupied, words, before)
+    survey_cells(occupied, words, before)
+    if cells & (cells - 1) != 0 and (SAFE_PIECES[before[DANGERS]] >> hand) & 1 == 0:
+        return turns
+    for cell in range(CELLS):
+        choice.gifts[cell] = 0
+        if (cells >> cell) & 1:
+            choice.gifts[cell] = left & SAFE_PIECES[dangers_after(cell, byte, before)]
+            turns += int64(popcount(choice.gifts[cell]))
+    return turns
+
+
+@inline_function
+def turn_number(cell: int, gift: int, choice: TurnMemory) -> int:
+    """The number of a turn among those of ``choice``, by cell, then by gift."""
+    number = int64(popcount(choice.gifts[cell] & ((int64(1) << gift) - 1)))
+    for other in range(cell):
+        number += int64(popcount(choice.gifts[other]))
+    return number
+
+
+@inline_function
+def turn_at(number: int, choice: TurnMemory) -> tuple[int, int]:
+    """The cell and the gift of a turn by its number."""
+    cell = int64(0)
+    while number >= int64(popcount(choice.gifts[cell])):
+        number -= int64(popcount(choice.gifts[cell]))
+        cell += 1
+    gifts = choice.gifts[cell]
+    while number > 0:
+        gifts &= gifts - 1
+        number -= 1
+    return cell, lowest_bit(gifts)
+
+
+@inline_function
+def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
+    """The logged turn's number and those of others into ``numbers`` [SAMPLED]; returns how many, all if they fit."""
+    numbers[0], count = logged, int64(1)
+    if turns <= SAMPLED_TURNS:
+        for other in range(turns):
+            if other != logged:
+                numbers[count] = other
+                count += 1
+        return count
+    for i in range(SAMPLED_TURNS - 1):
+        number = int64(((draw(word, i) >> uint64(32)) * uint64(turns)) >> uint64(32))
+        known = False
+        for k in range(count):
+            known |= numbers[k] == number
+        if not known:
+            numbers[count] = number
+            count += 1
+    return count
+
+
+@inline_function
+def evaluate_turn(
+    i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: StageFit, choice: TurnMemory
+) -> None:
+    """The features and the values of a turn's afterstate into row ``i`` of ``choice``; decided, it has no features."""
+    cell, gift = turn_at(number, choice)
+    filled = occupied | int64(1) << cell
+    place_on_lines(choice.boards[0], hand, cell, words, choice.boards[1])
+    survey_board(filled, words, choice.boards[1])
+    rest = left & ~(int64(1) << gift)
+    found = choice.found[i]
+    count = compute_features(filled, gift, rest, words, choice.boards[1], choice.boards[2:], found)
+    choice.counts[i] = max(count, 0)
+    forward(found, choice.counts[i], fit, choice.sums[i])
+    if count < 0:
+        for head in range(HEADS):
+            choice.sums[i, head] = np.float32((2.0 * DECIDED_CHANCES[count + 3, head] - 1.0) * STEEPEST)
+
+
+@inline_function
+def compute_errors(count: int, choice: TurnMemory, squared: Any) -> None:
+    """The gradient of each turn's values; the squared errors, a mean over the others, are added to ``squared``."""
+    for head in range(HEADS):
+        choice.errors[0, head] = np.float32(0.0)
+        for i in range(1, count):
+            # how likely the logged turn would not have been preferred
+            error = np.float32(1.0 - sigmoid(float64(choice.sums[0, head] - choice.sums[i, head])))
+            choice.errors[0, head] += error / np.float32(count - 1)
+            choice.errors[i, head] = -error / np.float32(count - 1)
+            squared[head] += error * error / np.float32(count - 1)
+
+
+@kernel()
+def learn_turns(
+    games: Games,
+    chosen: NDArray[np.int8],
+    games_words: NDArray[np.uint64],
+    stage: int,
+    words: Any,
+    rate: float,
+    fit: StageFit,
+    squared: Any,
+) -> int:
+    """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
+
+    ``chosen`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a bit each. The
+    squared errors before a turn was learned are added to ``squared`` [HEADS]. At a ``rate`` of 0 nothing is learned.
+    """
+    choice, numbers, rate32 = allocate_turn_memory(fit.units), np.empty(SAMPLED_TURNS, np.int64), np.float32(rate)
+    learned = int64(0)
+    for game in range(games_words.shape[0]):
+        imposed = int64(chosen[0, game])
+        if games.plies[game] <= stage or imposed > stage or (chosen[1, game] >> (stage & 1)) & 1 == 0:
+            continue
+        lanes, occupied, left = replay_board(games, game, stage - 1)
+        hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
+        gift = int64(games.pieces[stage, game])
+        left &= ~(int64(1) << hand)
+        cells = ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell  # of an imposed placement: no other
+        turns = find_turns(lanes, occupied, cells, hand, left, words, choice)
+        if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
+            continue
+        count = sample_turns(turn_number(cell, gift, choice), turns, draw(games_words[game], stage), numbers)
+        for i in range(count):
+            evaluate_turn(i, numbers[i], occupied, hand, left, words, fit, choice)
+        compute_errors(count, choice, squared)
+        learned += 1
+        if rate > 0.0:
+            for i in range(count):
+                mean = learn_outputs(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
+                count_of, errors = choice.counts[i], choice.errors[i]
+                learn_rows(choice.found[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps)
+    return learned
+
+
+class CloningBlock(NamedTuple):
+    """Games of one run that are learned from, or that measure the error."""
+
+    games: Games
+    seats: NDArray[np.int8]  # [2, G] imposed plies, seats
+    words: NDArray[np.uint64]  # [G] of randomness
+
+
+def select_cloning_block(
+    found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
+) -> CloningBlock:
+    """One game of ``ONE_IN``, or the others."""
+    rows = np.flatnonzero((words % np.uint64(HELD_OUT_ONE_IN) == 0) == held_out)
+    taken = found.select_rows(rows)
+    games = Games(*(np.ascontiguousarray(each) for each in taken.games))
+    return CloningBlock(games, np.stack([taken.opening, seats[rows]]), words[rows])
+
+
+def learn_from_turns(
+    dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights by which an agent, or all, preferred the turns that they made, and the errors of each pass.
+
+    Raises ``RequestError`` for an agent without games.
+    """
+
+    def read_learners(number: int) -> Iterator[StageLearner]:
+        met = False
+        for record, found in dataset.read_blocks():
+            seats = find_agent_seats(agent, record, found.game_id)
+            met |= bool(seats.any())
+            drawn = compute_game_words(run_id_to_number(record.run_id), found.game_id, plan.seed)
+            for first in range(0, len(seats), BLOCK_GAMES):
+                span = slice(first, first + BLOCK_GAMES)
+                block = found.select_contiguous(span), seats[span], drawn[span]
+                learned, held_out = (
+                    select_cloning_block(*block, held_out=False),
+                    select_cloning_block(*block, held_out=True),
+                )
+                # Other turns are compared in each pass.
+                learned = learned._replace(words=learned.words + np.uint64(number))
+
+                def learn(
+                    stage: int,
+                    rate: float,
+                    fit: StageFit,
+                    sums: NDArray[np.float64],
+                    parts: tuple[CloningBlock, CloningBlock] = (learned, held_out),
+                ) -> None:
+                    for row, part, step in zip(sums, parts, (rate, 0.0), strict=True):
+                        row[0] += learn_turns(*part, stage, words, step, fit, row[1:])
+
+                yield learn
+        check_agent_played(agent, met, dataset.runs)
+
+    return learn_in_passes(words, plan, read_learners, threads)

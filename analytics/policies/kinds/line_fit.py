@@ -1,0 +1,242 @@
+"""Logistic regression on sparse features, with an optional hidden layer: one pass after the other, in a fixed order.
+
+The update is AdaGrad's (J. Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization,
+2011). A stage is learned by one thread, so nothing races. Arithmetic is that of IEEE 754, without a library's
+exponential. So the same boards give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.line_boards import STAGE_SIZE
+from agents.learning.line_features import MAX_FEATURES
+from agents.line_values import HEADS, MAX_WEIGHT, NOT_LOST, UNIT, WON, add_rows, sigmoid, stage_size
+from quarto.jit import float64, inline_function, int64, kernel, uint64
+from quarto.rng import draw, mix, unit_float
+from quarto.rules import CELLS
+
+FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
+FIRST_HIDDEN_SQUARES = 0.05
+HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the first pass, at most
+
+
+class Examples(NamedTuple):
+    """The features of ``N`` afterstates of one stage, and the chances to learn."""
+
+    found: NDArray[np.int32]  # [M] numbers of features, those of one afterstate after those of the other
+    begins: NDArray[np.int64]  # [N + 1] where those of each begin
+    targets: NDArray[np.float64]  # [N, HEADS]
+
+
+class StageFit(NamedTuple):
+    """The weights of one stage while they are learned."""
+
+    weights: NDArray[np.float32]  # [stage_size]: see ``agents/line_values.py``
+    squares: NDArray[np.float32]  # [features, HEADS + 1], then [HEADS, units]: sums of squared gradients; 0: never met
+    features: int
+    units: int
+
+
+def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
+    """Weights before the first pass: 0, but random ones to and from the hidden layer."""
+    features = int(words[STAGE_SIZE])
+    fit = StageFit(
+        np.zeros(stage_size(features, units), np.float32),
+        np.zeros(features * (HEADS + 1) + HEADS * units, np.float32),
+        features,
+        units,
+    )
+    if units:
+        _randomise(fit, seed)
+    return fit
+
+
+@kernel()
+def _randomise(fit: StageFit, seed: int) -> None:
+    width, word = HEADS + fit.units, mix(uint64(seed))
+    for i in range(fit.weights.shape[0]):
+        if i >= fit.features * width:
+            fit.weights[i] = OUTPUT_WEIGHT * (2.0 * unit_float(draw(word, i)) - 1.0)
+        elif i % width >= HEADS:
+            fit.weights[i] = HIDDEN_WEIGHT * (2.0 * unit_float(draw(word, i)) - 1.0)
+
+
+@inline_function
+def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
+    """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
+    width, units = HEADS + fit.units, fit.units
+    if units == 0:  # both sums stay in registers
+        not_lost, won = np.float32(0.0), np.float32(0.0)
+        for i in range(count):
+            row = int64(found[i]) * HEADS
+            not_lost += fit.weights[row]
+            won += fit.weights[row + 1]
+        sums[NOT_LOST], sums[WON] = not_lost, won
+        return
+    for k in range(width):
+        sums[k] = np.float32(0.0)
+    add_rows(found, count, 0, fit.weights, sums[:width])
+    output = fit.features * width
+    for head in range(HEADS):
+        for k in range(units):
+            sums[head] += fit.weights[output + head * units + k] * max(sums[HEADS + k], np.float32(0.0))
+
+
+@inline_function
+def learn_outputs(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
+    """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
+    width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
+    output, squares = fit.features * width, fit.features * (HEADS + 1)
+    for k in range(units):
+        slope, active = np.float32(0.0), sums[HEADS + k] > np.float32(0.0)
+        for head in range(HEADS):
+            index = head * units + k
+            if active:
+                slope += errors[head] * fit.weights[output + index]
+                gradient = errors[head] * sums[HEADS + k]
+                fit.squares[squares + index] += gradient * gradient
+                step = np.sqrt(fit.squares[squares + index] + np.float32(FIRST_SQUARES))
+                fit.weights[output + index] += rate * gradient / step
+        slopes[k] = slope
+        mean += slope * slope
+    return mean / np.float32(max(units, 1))
+
+
+@inline_function
+def allocate_step_memory() -> NDArray[np.float32]:
+    """Memory for ``learn_rows``: [HEADS + 1, MAX_FEATURES]."""
+    return np.empty((HEADS + 1, MAX_FEATURES), np.float32)
+
+
+@inline_function
+def learn_rows(
+    found: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
+) -> None:
+    """Change the weights of the features of one afterstate, one feature after the other.
+
+    Sums of squares do not depend on weights, so all of them come first. Then the roots and quotients, which take most
+    of the time, are of neighbouring numbers. The processor takes several of them at once.
+    """
+    for head in range(HEADS):
+        square = errors[head] * errors[head]
+        for i in range(count):
+            index = int64(found[i]) * (HEADS + 1) + head
+            fit.squares[index] += square
+            steps[head, i] = fit.squares[index]
+        change = rate * errors[head]
+        for i in range(count):
+            steps[head, i] = change / np.sqrt(steps[head, i] + np.float32(FIRST_SQUARES))
+    width = HEADS + fit.units
+    for i in range(count):
+        row = int64(found[i]) * width
+        for head in range(HEADS):
+            fit.weights[row + head] += steps[head, i]
+    if fit.units > 0:
+        for i in range(count):
+            index = int64(found[i]) * (HEADS + 1) + HEADS
+            fit.squares[index] += mean
+            steps[HEADS, i] = fit.squares[index]
+        for i in range(count):
+            factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
+            row = int64(found[i]) * width + HEADS
+            own = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows``
+            for k in range(fit.units):
+                own[k] += factor * slopes[k]
+
+
+@kernel()
+def learn_examples(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.float64]) -> None:
+    """One pass over the examples; their squared errors, before each was learned from, are added to ``squared`` [HEADS].
+
+    At a ``rate`` of 0 nothing is learned.
+    """
+    sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
+    errors, steps, rate32 = np.empty(HEADS, np.float32), allocate_step_memory(), np.float32(rate)
+    for i in range(examples.targets.shape[0]):
+        found = examples.found[examples.begins[i] : examples.begins[i + 1]]
+        count = int64(found.shape[0])
+        forward(found, count, fit, sums)
+        for head in range(HEADS):
+            errors[head] = np.float32(examples.targets[i, head] - sigmoid(float64(sums[head])))
+            squared[head] += errors[head] * errors[head]
+        if rate > 0.0:
+            mean = learn_outputs(errors, rate32, fit, sums, slopes)
+            learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
+
+
+def round_weights(fit: StageFit) -> NDArray[np.int16]:
+    """The weights as a policy has them, in multiples of ``UNIT``; those of features that were never met are 0."""
+    clipped = np.clip(fit.weights, -MAX_WEIGHT, MAX_WEIGHT)
+    weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
+    rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
+    rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0
+    return weights
+
+
+LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
+
+
+CURVE_SCHEMA = {
+    **dict.fromkeys(("pieces", "pass", "boards"), pl.Int64()),
+    **dict.fromkeys(("not_lost", "won", "held_out_not_lost", "held_out_won"), pl.Float64()),
+}
+
+
+Stages = dict[int, NDArray[np.int16]]  # the weights of both heads by number of pieces
+
+
+class LearningPlan(NamedTuple):
+    """The plan of learning weights: see ``conf/kind/line_values.yaml``."""
+
+    passes: int
+    rate: float
+    seed: int
+
+    def rate_for_pass(self, number: int) -> float:
+        """The step size of a pass, from 0."""
+        return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
+
+
+class StageLearner(Protocol):
+    """Learns one stage from a block of games."""
+
+    def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
+        """``sums`` [2, 1 + HEADS] grows by the number of boards and their squared errors, learned and held out."""
+        ...
+
+
+def learn_in_passes(
+    words: NDArray[np.uint64],
+    plan: LearningPlan,
+    blocks: Callable[[int], Iterator[StageLearner]],
+    threads: int,
+) -> tuple[Stages, pl.DataFrame]:
+    """Linear weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
+
+    ``blocks`` gives the blocks of games of a pass, by its number from 0.
+    """
+    fits = {stage: build_stage_fit(words, 0, plan.seed) for stage in range(1, CELLS)}
+    rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()
+    with ThreadPoolExecutor(threads) as pool:
+        for number in range(plan.passes):
+            sums = {stage: np.zeros((2, 1 + HEADS)) for stage in fits}
+            for learn in blocks(number):
+                list(pool.map(learn, fits, repeat(plan.rate_for_pass(number)), fits.values(), sums.values()))
+            for stage in reversed(fits):
+                means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]
+                rows.append((stage, number + 1, int(sums[stage][0, 0]), *means))
+    known = {stage: round_weights(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
+    return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE_SCHEMA, orient="row")
+
+
+BLOCK_GAMES = (
+    1 << 15
+)  # games that all stages learn from before any learns from the next, so that they stay in the cache

@@ -1,0 +1,388 @@
+"""One backward sweep over the numbers of pieces: each stage is fitted to exact values, or to the best replies after it.
+
+Games are read in the order of a hash of run and id. So the boards, and the order in which they are learned from, depend
+on the chosen games alone. Some boards are as they were logged. In the others the last turns are drawn again, because
+the logged players seldom make the turns of a better one. Boards whose replies show how the game ends are left out.
+
+A stage is learned by one thread, so nothing races. Other threads prepare the next stages meanwhile.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.line_boards import BOARD, STAGE_SIZE, compute_lines, survey_board
+from agents.learning.line_features import MAX_FEATURES, compute_features
+from agents.line_values import (
+    HEADS,
+    MAX_UNITS,
+    Weights,
+    all_cells_and_pieces,
+    allocate_work_memory,
+    count_hidden_units,
+    rank_turns,
+)
+from agents.random import random_cell, random_piece
+from analytics.policies.kinds.dataset import GameSource
+from analytics.policies.kinds.line_fit import (
+    CURVE_SCHEMA,
+    Examples,
+    LearningPlan,
+    StageFit,
+    Stages,
+    build_stage_fit,
+    learn_examples,
+    round_weights,
+)
+from analytics.store.game_tables import select_games
+from analytics.store.records import run_id_to_number
+from quarto.batch import Games
+from quarto.bits import piece_to_lanes, popcount
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES
+from quarto.rng import GAMMA, draw, mix
+from quarto.rules import CELLS, NONE
+from quarto.solver.solver import Solver
+from quarto.threats import safe_pieces, winning_cells
+
+MAX_GAMES = 1 << 20  # that boards are taken from
+MAX_WORD = 2.0**64 - 2.0**11  # as a float64
+HELD_OUT_ONE_IN = 16  # games is not learned from, but measures the error
+
+
+class StagePlan(NamedTuple):
+    """The plan of learning a stage."""
+
+    games: int  # whose boards are learned from, at most
+    turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
+    units: int = 0
+    passes: int = 5
+    exact: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
+
+
+PLANS = {  # by number of pieces; from 11 on, replies always show how a game ends
+    10: StagePlan(700_000, (3, 6), MAX_UNITS, 2, exact=1.0),
+    9: StagePlan(900_000, (1, 7), MAX_UNITS, 2, exact=1.0),
+    8: StagePlan(400_000, (1, 5), MAX_UNITS, 2, exact=1.0),
+    7: StagePlan(50_000, (1, 3), 96, 4, exact=0.5),
+    **{stage: StagePlan(15_000) for stage in range(6, 0, -1)},
+}
+MIN_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by heart
+
+
+def build_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
+    """The plans for at most so many games, and for so many passes if they are given."""
+    return {
+        stage: plan._replace(
+            games=min(plan.games, games),
+            passes=passes or plan.passes,
+            units=plan.units if games >= MIN_FOR_UNITS else 0,
+        )
+        for stage, plan in PLANS.items()
+    }
+
+
+class StageBoards(NamedTuple):
+    """``N`` afterstates of one stage whose gift finishes no line."""
+
+    lanes: NDArray[np.uint64]  # [N]
+    occupied: NDArray[np.int64]  # [N]
+    left: NDArray[np.int64]  # [N] pieces neither on the board nor given
+    gift: NDArray[np.int64]  # [N]
+
+    @staticmethod
+    def empty(size: int) -> StageBoards:
+        """``size`` uninitialised boards."""
+        return StageBoards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
+
+    def select_first(self, size: int) -> StageBoards:
+        """Copies of the first ``size`` boards."""
+        lanes, *others = self
+        return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in others))
+
+
+class GameSample(NamedTuple):
+    """Games in the order of their random words [G], ascending."""
+
+    words: NDArray[np.uint64]
+    games: Games
+
+    def split(self, held_out: bool) -> GameSample:
+        """The games that measure the error, or those that are learned from."""
+        rows = np.flatnonzero((self.words % np.uint64(HELD_OUT_ONE_IN) == 0) == held_out)
+        return GameSample(self.words[rows], Games(*(np.ascontiguousarray(each[..., rows]) for each in self.games)))
+
+
+def sample_games(dataset: GameSource, seed: int) -> GameSample:
+    """About ``MAX_GAMES`` games at most, those with the least words: they depend on the dataset's games alone."""
+    limit = np.uint64(min(MAX_GAMES / dataset.size, 1.0) * MAX_WORD)
+    words, parts = [], []
+    for record, part in dataset.read_blocks():
+        drawn = compute_game_words(run_id_to_number(record.run_id), part.game_id, seed)
+        rows = np.flatnonzero(drawn <= limit)
+        words.append(drawn[rows])
+        parts.append(select_games(part.games, rows))
+    together = np.concatenate(words)
+    order = np.argsort(together, kind="stable")
+    games = (np.ascontiguousarray(np.concatenate(each, axis=-1)[..., order]) for each in zip(*parts, strict=True))
+    return GameSample(together[order], Games(*games))
+
+
+@kernel()
+def compute_game_words(run: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+    """A random word for each game of a run (its ``run_id_to_number``), the same whatever else was chosen: [G] uint64."""
+    words = np.empty(game_id.shape[0], np.uint64)
+    for i in range(game_id.shape[0]):
+        words[i] = mix(mix(uint64(run) + uint64(seed) * GAMMA) ^ (uint64(game_id[i]) + GAMMA))
+    return words
+
+
+@kernel()
+def replay_board(games: Games, game: int, plies: int) -> tuple[int, int, int]:
+    """The board of a logged game after some plies: its lanes, the cells occupied, and the pieces not placed."""
+    lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+    for ply in range(plies):
+        piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+        left &= ~(int64(1) << piece)
+        lanes |= piece_to_lanes(piece) << uint64(cell)
+        occupied |= int64(1) << cell
+    return lanes, occupied, left
+
+
+@inline_function
+def sample_turn(lanes: int, occupied: int, left: int, piece: int, word: int, rules: Any) -> tuple[int, int]:
+    """A random placement and a random safe gift. The gift is NONE if the piece can finish a line, or none is safe."""
+    cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
+    safe = left & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
+    if safe != 0 and winning_cells(lanes, occupied, piece, rules) == 0:
+        gift = random_piece(word, safe)
+    return cell, gift
+
+
+SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; those before are for last turns
+
+
+@kernel()
+def collect_boards(
+    chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
+) -> int:
+    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; returns how many.
+
+    First come the boards of all these games as they were logged, then those with another last turn, then those with
+    another turn before that. A turn is drawn again as ``sample_turn`` says.
+    """
+    count = int64(0)
+    for number in range(turns[0] * turns[1]):
+        second_last, early = number // turns[1], max(stage - 2, 0)
+        for game in range(span[0], span[1]):
+            if chosen.games.plies[game] <= stage or (second_last > 0 and stage < 2):
+                continue
+            lanes, occupied, left = replay_board(chosen.games, game, early)
+            word, piece = mix(chosen.words[game] + uint64(stage)), int64(chosen.games.pieces[early, game])
+            left &= ~(int64(1) << piece)
+            for ply in range(early, stage):
+                cell, gift = int64(chosen.games.cells[ply, game]), int64(chosen.games.pieces[ply + 1, game])
+                again = number % turns[1] if ply == stage - 1 else second_last
+                if again > 0 or (ply == stage - 1 and second_last > 0):
+                    index = number if ply == stage - 1 else SECOND_LAST_DRAWS + second_last
+                    cell, gift = sample_turn(lanes, occupied, left, piece, draw(word, index), rules)
+                    if gift == NONE:
+                        break
+                lanes |= piece_to_lanes(piece) << uint64(cell)
+                occupied |= int64(1) << cell
+                left &= ~(int64(1) << gift)
+                piece = gift
+            if int64(popcount(occupied)) < stage or (safe_pieces(lanes, occupied, rules) >> piece) & 1 == 0:
+                continue
+            boards.lanes[count], boards.occupied[count] = lanes, occupied
+            boards.left[count], boards.gift[count] = left, piece
+            count += 1
+    return count
+
+
+@kernel()
+def extract_features(
+    boards: StageBoards, count: int, words: Any, found: NDArray[np.int32], begins: NDArray[np.int64]
+) -> int:
+    """The features of ``count`` boards, as ``Examples`` have them; returns how many boards these are.
+
+    Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
+    """
+    state, own = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
+    kept, begins[0] = int64(0), 0
+    for i in range(count):
+        occupied = boards.occupied[i]
+        compute_lines(boards.lanes[i], occupied, words, state[0])
+        survey_board(occupied, words, state[0])
+        features = compute_features(occupied, boards.gift[i], boards.left[i], words, state[0], state[1:], own)
+        if features < 0:
+            continue
+        for k in range(features):
+            found[begins[kept] + k] = own[k]
+        begins[kept + 1] = begins[kept] + features
+        boards.lanes[kept], boards.occupied[kept] = boards.lanes[i], occupied
+        boards.left[kept], boards.gift[kept] = boards.left[i], boards.gift[i]
+        kept += 1
+    return kept
+
+
+@kernel()
+def back_up_targets(
+    boards: StageBoards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
+) -> None:
+    """Mix ``share`` of the chances by the best replies, as ``weights`` of the next stage value them, into ``targets``.
+
+    P(not lost) = 1 - the greatest P(won) of a turn, P(won) = 1 - the greatest P(not lost). Where every turn gives a win
+    away both are 1.
+    """
+    work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
+    for i in range(boards.lanes.shape[0]):
+        lanes, occupied, left, hand = boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i]
+        rank_turns(lanes, occupied, left, hand, words, weights, work, all_cells_and_pieces())
+        for head in range(HEADS):
+            targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
+
+
+def solve_targets(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
+    """The exact values of boards as chances of 0 or 1, [N, HEADS]."""
+    occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
+    values = -solver.values(boards.lanes, occupied, hands)
+    return np.stack([values >= 0, values > 0], axis=-1).astype(np.float64)
+
+
+class StageExamples(NamedTuple):
+    """Boards of a stage from some games."""
+
+    boards: StageBoards
+    examples: Examples
+
+
+BLOCK_BOARDS = 8192  # boards that a thread prepares at a time, at most
+MEGABYTES = 256.0  # of the table of solved boards
+EXACT_ERROR_FROM = (
+    7  # pieces on boards held out from which the error is that against exact values, whatever was learned
+)
+
+
+class LineSweep:
+    """A sweep in progress."""
+
+    def __init__(
+        self,
+        dataset: GameSource,
+        words: NDArray[np.uint64],
+        plans: Mapping[int, StagePlan],
+        plan: LearningPlan,
+        threads: int,
+    ) -> None:
+        self._words, self._plans, self._plan, self._threads = words, plans, plan, threads
+        self._rules = dataset.rules.tables
+        games = sample_games(dataset, plan.seed)
+        self._learned, self._held_out = games.split(held_out=False), games.split(held_out=True)
+        solver = Solver(dataset.rules, MEGABYTES)
+        self._solvers = queue.SimpleQueue[Solver]()  # one for each thread
+        for _ in range(threads):
+            self._solvers.put(solver.fork())
+        self._curve: dict[int, list[tuple[float | None, ...]]] = {}
+
+    def run(self) -> tuple[Stages, pl.DataFrame]:
+        """The weights of each stage that has boards, and the errors after each pass.
+
+        Tasks wait only for those that began before them.
+        """
+        fitted = dict[int, Future[NDArray[np.int16] | None]]()
+        with ThreadPoolExecutor(self._threads) as pool:
+            try:
+                for stage in sorted(self._plans, reverse=True):
+                    plan, after = self._plans[stage], fitted.get(stage + 1)
+                    measured = StagePlan(plan.games // 8, exact=1.0 if stage >= EXACT_ERROR_FROM else 0.0)
+                    parts, held_out = (
+                        self._submit_blocks(pool, stage, games, each, after)
+                        for games, each in ((self._learned, plan), (self._held_out, measured))
+                    )
+                    fitted[stage] = pool.submit(self._fit_stage, stage, parts, held_out)
+                known = {stage: future.result() for stage, future in fitted.items()}
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        rows = [row for stage in sorted(self._curve, reverse=True) for row in self._curve[stage]]
+        stages = {stage: weights for stage, weights in known.items() if weights is not None}
+        return stages, pl.DataFrame(rows, schema=CURVE_SCHEMA, orient="row")
+
+    def _submit_blocks(
+        self,
+        pool: ThreadPoolExecutor,
+        stage: int,
+        games: GameSample,
+        plan: StagePlan,
+        after: Future[NDArray[np.int16] | None] | None,
+    ) -> list[Future[StageExamples]]:
+        """Tasks that prepare the boards of a stage, in blocks of games."""
+        size, step = min(plan.games, len(games.words)), max(BLOCK_BOARDS // (plan.turns[0] * plan.turns[1]), 1)
+        spans = [(first, min(first + step, size)) for first in range(0, size, step)]
+        prepared = [pool.submit(self.prepare_block, games, span, stage, plan) for span in spans]
+        if plan.exact == 1.0 or after is None:
+            return prepared
+        return [pool.submit(self.back_up_block, part, 1.0 - plan.exact, after) for part in prepared]
+
+    def prepare_block(self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan) -> StageExamples:
+        """The boards of some games with their features, and their exact values if these are learned."""
+        boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
+        count = collect_boards(games, span, stage, plan.turns, boards, self._rules)
+        found, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
+        count = extract_features(boards, count, self._words, found, begins)
+        boards, begins = boards.select_first(count), begins[: count + 1].copy()
+        targets = self._solve_targets(boards) if plan.exact > 0.0 else np.zeros((count, HEADS))
+        return StageExamples(boards, Examples(found[: begins[-1]].copy(), begins, targets))
+
+    def _solve_targets(self, boards: StageBoards) -> NDArray[np.float64]:
+        solver = self._solvers.get()
+        try:
+            return solve_targets(boards, solver)
+        finally:
+            self._solvers.put(solver)
+
+    def back_up_block(
+        self, part: Future[StageExamples], share: float, after: Future[NDArray[np.int16] | None]
+    ) -> StageExamples:
+        """The boards with ``share`` of what the best replies leave, by the weights of the stage after."""
+        weights, (boards, examples) = after.result(), part.result()
+        if weights is None:
+            return StageExamples(boards, examples._replace(targets=self._solve_targets(boards)))
+        stages = np.zeros((CELLS, 2), np.uint64)
+        stages[:, 1] = count_hidden_units(weights, int(self._words[STAGE_SIZE]))
+        back_up_targets(boards, self._words, Weights(weights, stages.reshape(-1)), share, examples.targets)
+        return StageExamples(boards, examples)
+
+    def _fit_stage(
+        self, stage: int, parts: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
+    ) -> NDArray[np.int16] | None:
+        """The weights of a stage, None without boards; its errors are added to the curve."""
+        learned, measured = ([each.result().examples for each in futures] for futures in (parts, held_out))
+        parts.clear()  # their memory is needed for other stages
+        size, plan = sum(len(each.targets) for each in learned), self._plans[stage]
+        if size == 0:
+            return None
+        fit, rows = build_stage_fit(self._words, plan.units, self._plan.seed * CELLS + stage), []
+        for number in range(plan.passes):
+            rate = self._plan._replace(passes=plan.passes).rate_for_pass(number)
+            errors = (*learn_and_measure(learned, rate, fit).tolist(), *learn_and_measure(measured, 0.0, fit).tolist())
+            rows.append((stage, number + 1, size, *errors))
+        self._curve[stage] = rows
+        return round_weights(fit)
+
+
+def learn_and_measure(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
+    """Learn from examples; returns the mean squared error of each head before (Brier's score), NaN without examples."""
+    squared = np.zeros(HEADS)
+    for each in examples:
+        learn_examples(each, rate, fit, squared)
+    with np.errstate(invalid="ignore"):
+        return squared / np.float64(sum(len(each.targets) for each in examples))

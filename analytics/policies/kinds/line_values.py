@@ -1,0 +1,190 @@
+"""The kind 'line_values': values of afterstates that generalise, from features of their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import polars as pl
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from agents.base.parameters import check_fields
+from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines, survey_board, update_lines
+from agents.learning.line_features import MAX_FEATURES, build_feature_words, compute_feature_hash, compute_features
+from agents.learning.policy import Policy
+from agents.line_values import FEATURE_HASH, HEADS, LINE_VALUES, sigmoid, to_columns
+from analytics.policies.kinds.dataset import GameSource, LearnedPolicy, check_agent_played, find_agent_seats
+from analytics.policies.kinds.line_cloning import learn_from_turns
+from analytics.policies.kinds.line_fit import (
+    BLOCK_GAMES,
+    LearningPlan,
+    StageFit,
+    StageLearner,
+    Stages,
+    allocate_step_memory,
+    forward,
+    learn_in_passes,
+    learn_outputs,
+    learn_rows,
+)
+from analytics.policies.kinds.line_sweep import MAX_GAMES, LineSweep, build_plans
+from quarto.batch import NO_VALUE, VALUE_UNITS, Games
+from quarto.errors import RequestError
+from quarto.jit import float64, int64, kernel
+from quarto.position import ALL_PIECES
+from quarto.threats import SAFE_PIECES
+
+
+class ValuesBlock(NamedTuple):
+    """Games that are learned from."""
+
+    games: Games
+    opening: NDArray[np.int8]  # [G] plies that were imposed
+    thought: NDArray[np.int32]  # [16, G] millionths that the turns were worth to their players, or NO_VALUE
+    seats: NDArray[np.int8]  # [G] whose turns are learned, a bit each
+
+
+@kernel()
+def learn_block(
+    logged: ValuesBlock,
+    stage: int,
+    words: Any,
+    rate: float,
+    fit: StageFit,
+    sums: Any,
+) -> int:
+    """Learn one stage from some games, in their order; returns how many boards there were.
+
+    A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
+    line says nothing about the board. What is learned is the score that the player expected when it made the turn.
+    Games in which it told none are left out, and boards whose replies show how the game ends. The squared errors are
+    added to ``sums`` [HEADS].
+    """
+    board, found = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
+    values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
+    boards, rate32, steps = int64(0), np.float32(rate), allocate_step_memory()
+    errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
+    games = logged.games
+    for game in range(logged.opening.shape[0]):
+        if games.plies[game] <= stage or logged.opening[game] > stage or (logged.seats[game] >> (stage & 1)) & 1 == 0:
+            continue
+        thought = int64(logged.thought[stage - 1, game])
+        if thought == NO_VALUE:
+            continue
+        occupied, left = int64(0), int64(ALL_PIECES)
+        clear_lines(words, board[0])
+        for ply in range(stage):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            left &= ~(int64(1) << piece)
+            occupied |= int64(1) << cell
+            update_lines(board[0], piece, cell, words)
+        gift = int64(games.pieces[stage, game])
+        survey_board(occupied, words, board[0])
+        if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
+            continue
+        count = compute_features(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1:], found)
+        if count < 0:
+            continue
+        targets[:] = (float64(thought) / VALUE_UNITS + 1.0) / 2.0
+        forward(found, count, fit, values)
+        for head in range(HEADS):
+            errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
+            sums[head] += errors[head] * errors[head]
+        mean = learn_outputs(errors, rate32, fit, values, slopes)
+        learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
+        boards += 1
+    return boards
+
+
+def learn_from_evaluations(
+    dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights by what was thought in the games, and the errors of each pass.
+
+    See ``learn_in_passes``. Raises ``RequestError`` for an agent without games.
+    """
+
+    def read_learners(_number: int) -> Iterator[StageLearner]:
+        met = False
+        for record, part in dataset.read_blocks():
+            seats = find_agent_seats(agent, record, part.game_id)
+            met |= bool(seats.any())
+            thought = dataset.thought_values(record.run_id, part)
+            for first in range(0, len(part.game_id), BLOCK_GAMES):
+                span = slice(first, first + BLOCK_GAMES)
+                block = part.select_contiguous(span)
+                told = np.ascontiguousarray(thought[:, span])
+                logged = ValuesBlock(block.games, block.opening, told, seats[span])
+
+                def learn(
+                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], logged: ValuesBlock = logged
+                ) -> None:
+                    sums[0, 0] += learn_block(logged, stage, words, rate, fit, sums[0, 1:])
+
+                yield learn
+        check_agent_played(agent, met, dataset.runs)
+
+    return learn_in_passes(words, plan, read_learners, threads)
+
+
+FITTED, THOUGHTS, CLONING = "fitted", "thoughts", "cloning"
+GAME_PASSES = 3  # over the games, with thoughts and cloning
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineValuesKind:
+    """Two values of sparse features for each number of pieces: the chances not to lose and to win.
+
+    ``method`` chooses what is learned:
+
+    - 'fitted': exact values late in the game, and the value that the best reply by the rules leaves early, in one sweep
+      backwards over the numbers of pieces (fitted Q-iteration, D. Ernst et al., 2005). With seven pieces it is the mean
+      of both. The boards are those that were logged and others one or two turns away. Stages with many boards have a
+      hidden layer: see ``line_sweep.py``.
+    - 'thoughts': the values that the logged turns had for their players, as far as these told any: a search's values
+      (``archive.thoughts=true``). Both heads learn the expected score. ``agent``: those of one label alone.
+    - 'cloning': which turns were made, by the agent with the label ``agent`` or by all (``line_cloning.py``).
+
+    ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
+    ``agents/learning/line_features.py``, the update in ``line_fit.py``.
+
+    Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
+    is the head of not losing, part 1 that of winning, others are hidden units. Raises ``ValueError`` for a parameter
+    that is out of range. ``derive`` raises ``RequestError`` for games without a board to learn from.
+    """
+
+    kind: ClassVar[str] = LINE_VALUES
+
+    method: Annotated[str, (FITTED, THOUGHTS, CLONING)] = FITTED
+    games: Annotated[int, Meta(ge=1, le=MAX_GAMES)] = MAX_GAMES
+    passes: Annotated[int | None, Meta(ge=1, le=1000)] = None
+    rate: Annotated[float, Meta(ge=0)] = 0.05
+    seed: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.rate == 0:
+            raise ValueError(f"rate={self.rate} is not above 0")
+        if self.agent is not None and self.method == FITTED:
+            raise ValueError(f"agent={self.agent} has no effect on method={self.method}: leave it out")
+
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
+        return self.learn(dataset, threads).policy
+
+    def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
+        words, plan = build_feature_words(dataset.rules), LearningPlan(self.passes or GAME_PASSES, self.rate, self.seed)
+        if self.method == FITTED:
+            plans = build_plans(min(self.games, dataset.size), self.passes)
+            stages, curve = LineSweep(dataset, words, plans, plan, threads).run()
+        else:
+            learn = learn_from_turns if self.method == CLONING else learn_from_evaluations
+            stages, curve = learn(dataset, words, plan, self.agent, threads)
+        if not stages:
+            told = " of which an agent told a value (archive.thoughts=true logs them)" * (self.method == THOUGHTS)
+            raise RequestError(f"{dataset.size:,} games have no board{told}: choose more games")
+        parameters = {FEATURE_HASH: compute_feature_hash(dataset.rules)}
+        return LearnedPolicy(Policy(self.kind, parameters, to_columns(stages, int(words[STAGE_SIZE]))), curve)

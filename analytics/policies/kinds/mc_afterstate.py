@@ -1,0 +1,228 @@
+"""The kind 'mc_afterstate': the mean outcome of the games in which a turn was made.
+
+Afterstates are sorted out one number of pieces at a time. Level n of a game is its afterstate with n pieces on the
+board and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so a level's keys are
+sorted instead of kept in a map.
+
+The key of a canonical form with n pieces has 62 bits at most. The lowest 4 n bits are its four lanes, squeezed to the
+occupied cells, lane 0 lowest. Above them is the rank of its mask among the canonical masks of n cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base.parameters import check_integer
+from agents.learning.policy import Policy
+from agents.policy import MC_AFTERSTATE
+from analytics.policies.kinds.dataset import Dataset, map_spans
+from quarto.batch import Games
+from quarto.bits import piece_to_lanes
+from quarto.canonical import canonical_form, squeeze_lanes, unsqueeze_lanes
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.rules import ATTRIBUTES, CELLS, Rules
+from quarto.symmetry import Symmetries, build_symmetries
+from quarto.threats import winning_cells
+
+MAX_LEAST = 1 << 31
+
+
+class McAfterstate:
+    """Monte Carlo estimates of afterstates (R. Sutton and A. Barto, Reinforcement Learning, 2nd edition, 5.1 and 6.8).
+
+    A row is an afterstate: the board after a placement with the gift in the opponent's hand, by its canonical form.
+    ``mean`` is the mean outcome for the player who made the turn, 1 won, 0 drawn, -1 lost, ``count`` the number of
+    games. Turns count from the first gift that was chosen: no agent chose an imposed opening. Afterstates met less
+    than ``least`` times are left out: their means are noise, and most afterstates are such.
+
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.
+    """
+
+    def __init__(self, least: int = 2) -> None:
+        self.least = check_integer("least", least, 1, MAX_LEAST)
+
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        boards, parts = GameBoards.empty(len(dataset.game_id)), []
+        for pieces in range(CELLS):
+            parts.append(self._average_level(dataset, pieces, boards, threads))
+            update_boards(add_ply, dataset.games, pieces, boards, threads)
+        return Policy(MC_AFTERSTATE, table=build_afterstate_table(parts, "mean"))
+
+    def _average_level(
+        self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
+    ) -> tuple[NDArray[Any], ...]:
+        """Lanes, occupied, count and mean of the afterstates with this many pieces."""
+        level = build_level(dataset.rules, pieces)
+        keys, counts, totals = sum_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
+        kept = counts >= self.least
+        lanes, occupied = decode_afterstates(keys[kept], level)
+        return lanes, occupied, counts[kept], totals[kept] / counts[kept]
+
+
+def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict[str, NDArray[Any]]:
+    """The table of the afterstates of all levels, rows ascending by lanes, then by occupied.
+
+    Each level has the columns lanes, occupied, count and the one named ``value``.
+    """
+    lanes, occupied, *others = (np.concatenate(column) for column in zip(*levels, strict=True))
+    order = np.lexsort((occupied, lanes))
+    columns = zip(("lanes", "occupied", "count", value), (lanes, occupied, *others), strict=True)
+    return {name: column[order] for name, column in columns}
+
+
+NO_KEY = (1 << 64) - 1  # of a game that ends before the level
+
+
+class GameBoards(NamedTuple):
+    """The boards of ``G`` games at one level."""
+
+    lanes: NDArray[np.uint64]  # [G]
+    occupied: NDArray[np.uint16]  # [G]
+
+    @staticmethod
+    def empty(size: int) -> GameBoards:
+        """Before the first ply."""
+        return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
+
+
+class AfterstateLevel(NamedTuple):
+    """A level and the tables that its keys are made with. The numbers are int64 in kernels."""
+
+    pieces: int  # on the board
+    first_mask: int  # number of the first canonical mask of this many cells
+    tables: Symmetries
+
+
+def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
+    """The level with ``pieces`` pieces on the board."""
+    tables = build_symmetries(rules)
+    counts = np.bitwise_count(tables.masks)
+    return AfterstateLevel(pieces, int(np.searchsorted(counts, pieces)), tables)
+
+
+@inline_function
+def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
+    """The key (uint64) of an afterstate of this level."""
+    least, minimal = canonical_form(lanes, occupied, gift, level.tables)
+    word = squeeze_lanes(least, minimal, level.tables)
+    rank = int64(level.tables.number[minimal]) - level.first_mask
+    return word | uint64(rank) << uint64(ATTRIBUTES * level.pieces)
+
+
+@kernel()
+def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The canonical forms with these keys: lanes and occupied, both [K]."""
+    lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
+    for i in range(keys.shape[0]):
+        mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
+        lanes[i], occupied[i] = int64(unsqueeze_lanes(keys[i], mask)), mask
+    return lanes, occupied
+
+
+@kernel()
+def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
+    """Add a ply to the boards of the games that have it."""
+    for game in range(span[0], span[1]):
+        if ply < games.plies[game]:
+            cell = int64(games.cells[ply, game])
+            boards.lanes[game] |= piece_to_lanes(int64(games.pieces[ply, game])) << uint64(cell)
+            boards.occupied[game] |= int64(1) << cell
+
+
+@kernel()
+def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
+    """Take a ply from the boards of the games that have it."""
+    for game in range(span[0], span[1]):
+        if ply < games.plies[game]:
+            cell = int64(games.cells[ply, game])
+            boards.lanes[game] &= ~(piece_to_lanes(int64(games.pieces[ply, game])) << uint64(cell))
+            boards.occupied[game] &= ~(int64(1) << cell)
+
+
+def update_boards(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
+    """Apply ``advance`` or ``go_back`` to the boards of all games."""
+    map_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
+
+
+@kernel()
+def encode_outcomes(
+    games: Games,
+    opening: NDArray[np.int8],
+    level: AfterstateLevel,
+    boards: GameBoards,
+    words: NDArray[np.uint64],
+    span: tuple[int, int],
+) -> int:
+    """The afterstates of a level in games that reached it by a chosen gift: the key, then two bits with the outcome.
+
+    The outcome is that of the player who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on;
+    returns how many.
+    """
+    index = span[0]
+    for game in range(span[0], span[1]):
+        if opening[game] <= level.pieces < games.plies[game]:
+            key = encode_afterstate(
+                boards.lanes[game], int64(boards.occupied[game]), int64(games.pieces[level.pieces, game]), level
+            )
+            winner = int64(games.winner[game])
+            outcome = 1 if winner < 0 else 2 if winner == level.pieces & 1 else 0
+            words[index] = key << uint64(2) | uint64(outcome)
+            index += 1
+    return index - span[0]
+
+
+@kernel()
+def find_keys_and_wins(
+    games: Games,
+    level: AfterstateLevel,
+    boards: GameBoards,
+    rules: np.void,
+    keys: NDArray[np.uint64],
+    wins: NDArray[np.bool_],
+    span: tuple[int, int],
+) -> None:
+    """The key of each game's afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
+    for game in range(span[0], span[1]):
+        keys[game], wins[game] = uint64(NO_KEY), False
+        if level.pieces < games.plies[game]:
+            lanes, occupied, gift = boards.lanes[game], int64(boards.occupied[game]), games.pieces[level.pieces, game]
+            keys[game] = encode_afterstate(lanes, occupied, int64(gift), level)
+            wins[game] = winning_cells(lanes, occupied, int64(gift), rules) != 0
+
+
+@kernel()
+def sum_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted words of ``encode_outcomes``, added up by key: keys [K], games, and wins less losses."""
+    different = int64(words.shape[0] > 0)
+    for i in range(1, words.shape[0]):
+        different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
+    keys = np.empty(different, np.uint64)
+    counts, totals = np.zeros(different, np.int64), np.zeros(different, np.int64)
+    index = int64(-1)
+    for i in range(words.shape[0]):
+        if index < 0 or words[i] >> uint64(2) != keys[index]:
+            index += 1
+            keys[index] = words[i] >> uint64(2)
+        counts[index] += 1
+        totals[index] += int64(words[i] & uint64(3)) - 1
+    return keys, counts, totals
+
+
+def encode_sorted_outcomes(
+    dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int
+) -> NDArray[np.uint64]:
+    """The words of ``encode_outcomes`` of all games, ascending."""
+    size = len(dataset.game_id)
+    words = np.empty(size, np.uint64)
+
+    def encode_span(first: int, last: int) -> NDArray[np.uint64]:
+        count = encode_outcomes(dataset.games, dataset.opening, level, boards, words, (first, last))
+        return words[first : first + count]
+
+    found = np.concatenate(map_spans(encode_span, 0, size, threads))
+    found.sort()
+    return found

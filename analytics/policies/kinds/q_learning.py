@@ -1,0 +1,118 @@
+"""The kinds 'q_table' and 'encoded_q': games replayed one by one, in order, through an online learner's update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base.agent import AGENT_TYPE, RULES_TYPE
+from agents.learning.learner import SPAN_TYPE, UPDATE_RESULT_TYPE, UPDATE_TYPE, FinishedGame, Learner, UpdateKernel
+from agents.learning.policy import Policy
+from agents.q_table import QTableLearner
+from agents.rl_encoded import EncodedLearner
+from analytics.policies.kinds.dataset import Dataset, check_agent_played, find_agent_seats
+from analytics.policies.relearning import LearnerState
+from analytics.store.records import run_id_to_number
+from quarto.batch import GAME_BITS, Games
+from quarto.jit import int64, kernel
+from quarto.rng import stream
+from quarto.rules import CELLS
+
+GAMES_TYPE = numba.typeof(Games.zeros(1))
+SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
+
+
+@kernel(
+    UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE)
+)
+def learn_from_views(
+    update: UpdateKernel,
+    rules: Any,
+    agent: Any,
+    run: int,
+    game_ids: Any,
+    seats: Any,
+    span: tuple[int, int],
+    games: Games,
+) -> tuple[int, bool]:
+    """Learn from views ``span[0]`` to ``span[1] - 1`` of the run with this word, or until there is no room for more.
+
+    View ``2 g + s`` is game ``g`` with seat ``s`` as the learner's; it is used if bit ``s`` of ``seats[g]`` is set.
+    Returns the view after the last one used, and whether there is room.
+    """
+    pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
+    for view in range(span[0], span[1]):
+        game, seat = view >> 1, int64(view & 1)
+        if (seats[game] >> seat) & 1:
+            for ply in range(CELLS):
+                pieces[ply], cells[ply] = games.pieces[ply, game], games.cells[ply, game]
+            number = game_ids[game] & ((int64(1) << GAME_BITS) - 1)
+            source = stream(run, number >> 1, number & 1)
+            plies, winner = int64(games.plies[game]), int64(games.winner[game])
+            if not update(FinishedGame(pieces, cells, plies, winner, seat, source), rules, agent):
+                return view + 1, False
+    return span[1], True
+
+
+def replay_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
+    """A learner's policy after all games, by run and id; ``seats`` [G] has a bit for each seat that it learns as."""
+    state = LearnerState(learner, dataset.rules)
+    update, rules = learner.load_update(), dataset.rules.tables
+    for record, first, end in dataset.list_run_spans():
+        view, run = 2 * first, run_id_to_number(record.run_id)
+        while view < 2 * end:
+            agent, span = state.player.agent, (view, 2 * end)
+            view, room = learn_from_views(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
+            if not room:
+                state.grow()
+    return learner.policy(state.knowledge)
+
+
+class QTable:
+    """Q-learning of turns as ``QTableLearner`` does while it plays: it learns from every turn of both players.
+
+    So the policy derived from a training's own games is the one that the training saved. It learns from imposed plies
+    too, because the value of a turn does not depend on who chose it. Raises ``ValueError`` for a number outside 0 to 1.
+    """
+
+    def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
+        self.learner = QTableLearner(learning_rate, discount)
+
+    def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
+        return replay_games(self.learner, dataset, np.ones(len(dataset.game_id), np.int8))  # once a game
+
+
+class EncodedQ:
+    """Study C's update of the values of boards by their code in eight digits, from the games of any agents.
+
+    It learns from each game as seat 0, then as seat 1. With ``agent`` it learns only as the seats of the agent with
+    that label. The update is in ``agents/rl_encoded.py``. The policy is of kind 'encoded_values', which ``rl_encoded``
+    plays. Raises ``ValueError`` for a number that the learner refuses. ``derive`` raises ``RequestError`` for an agent
+    without games.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.1,
+        discount: float = 0.7,
+        rewards: Sequence[float] = (5.0, -5.0, -2.0, 0.0),
+        values_seed: int = 0,
+        agent: str | None = None,
+    ) -> None:
+        self.learner = EncodedLearner(learning_rate, discount, rewards=rewards, values_seed=values_seed)
+        self.agent = agent
+
+    def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
+        seats = np.concatenate(
+            [
+                find_agent_seats(self.agent, record, dataset.game_id[first:end])
+                for record, first, end in dataset.list_run_spans()
+            ]
+        )
+        check_agent_played(self.agent, bool(seats.any()), dataset.runs)
+        return replay_games(self.learner, dataset, seats)

@@ -1,0 +1,303 @@
+"""A policy from a table that was learned elsewhere: positions, turns and their values.
+
+The file has a row a turn: ``position`` (a text; or ``plies``, the plies and the piece in hand), ``cell``, ``gift``,
+``value``. A turn leads to one afterstate, and symmetric afterstates are one: rows of one afterstate with different
+values contradict each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.policy import Policy, mark_group_starts
+from agents.policy import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
+from analytics.store.files.local_files import LOCAL
+from analytics.store.parquet.metadata import THIRD_PARTY_STORAGE, read_footer
+from quarto.batch import Batch
+from quarto.canonical import canonical_forms
+from quarto.errors import RequestError, describe_valid_names
+from quarto.notation import (
+    CLASSIC_NAME,
+    format_cell,
+    format_piece,
+    format_position,
+    parse_cell,
+    parse_game,
+    parse_piece,
+    parse_position,
+)
+from quarto.position import Position, position_from_plies
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
+from quarto.symmetry import build_symmetries
+from quarto.views import BatchView
+
+POSITION, PLIES, CELL, GIFT, VALUE = "position", "plies", "cell", "gift", "value"
+KINDS_WITH_COUNTS = (MC_AFTERSTATE, FITTED_Q)  # kinds whose rows say how many there were of each
+CONFLICTS = ("refuse", "mean", "first")
+TOLERANCE = 1e-9  # values that differ by less are one value, computed twice
+EMPTY_TEXTS = ("", "-", "-1", "none", "null")  # texts that stand for no cell or no piece
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """The settings by which a table is read as a policy."""
+
+    kind: str
+    rules: Rules
+    scale: float = 1.0  # by which values are multiplied, so that they lie between -1 and 1
+    conflicts: str = CONFLICTS[0]  # if one turn has different values: refuse, their mean, or that of the first row
+
+
+class ImportedPolicy(NamedTuple):
+    """A policy and what was met in reading it."""
+
+    policy: Policy
+    rows: int  # of the file
+    skipped_rows: int  # rows left out: they finish a line, or place the last piece, where no value is read
+    conflicts: int  # afterstates with different values
+    example: str  # of such a conflict
+
+
+def read_policy_table(path: Path) -> pl.DataFrame:
+    """The columns of a Parquet or CSV file that a policy is made of. Raises ``RequestError`` for any other file."""
+    if path.suffix.lower() not in (".parquet", ".csv"):
+        raise RequestError(f"{path} is neither a .parquet nor a .csv file")
+    try:
+        with LOCAL.open(path) as file:
+            if path.suffix.lower() == ".parquet":
+                read_footer(file, THIRD_PARTY_STORAGE)
+                frame = pl.read_parquet(cast(IO[bytes], file))
+            else:
+                frame = pl.read_csv(cast(IO[bytes], file))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise RequestError(f"{path} cannot be read: {reason}") from error
+    given = [name for name in (POSITION, PLIES) if name in frame.columns]
+    if len(given) != 1:
+        raise RequestError(
+            f"{path} needs a column '{POSITION}' (...F/.3../..../.... 7) or '{PLIES}' (F@b1 3@c2 7), and has "
+            f"{'both' if given else 'neither'}; its columns: {', '.join(frame.columns)}"
+        )
+    for name in (CELL, GIFT, VALUE):
+        if name not in frame.columns:
+            raise RequestError(f"{path} has no column '{name}'{describe_valid_names(name, frame.columns)}")
+    if not len(frame):
+        raise RequestError(f"{path} has no rows")
+    return frame.select(*given, CELL, GIFT, VALUE)
+
+
+def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedPolicy:
+    """The policy of a table. Raises ``RequestError`` for a value that cannot be, with the number of its row from 1."""
+    values = _parse_values(frame, options.scale)
+    batch = _parse_positions(frame, options.rules)
+    cells = _parse_numbers(frame[CELL], CELLS, parse_cell)
+    gifts = _parse_numbers(frame[GIFT], PIECES, parse_piece)
+    winning = BatchView(batch, options.rules).winning_cells()
+    wins = np.take_along_axis(winning, np.maximum(cells, 0)[:, None], axis=1)[:, 0] & (cells != NONE)
+    _check_turns(batch, cells, gifts, wins, options.rules)
+    is_read = ~wins & (gifts != NONE)
+    read = np.flatnonzero(is_read)
+    if not len(read):
+        raise RequestError("every row finishes a line or places the last piece: no value is read there")
+    chosen = BatchView(batch.select(is_read), options.rules)
+    after = chosen.with_turns(cells[read], gifts[read]).packed
+    forms = canonical_forms(after.lanes, after.occupied, after.hand, build_symmetries(options.rules))
+    groups = _AfterstateGroups(*forms, values[read])
+    example = _describe_conflict(groups, read, frame, cells, gifts)
+    if example and options.conflicts == "refuse":
+        raise RequestError(
+            f"{groups.conflicts:,} turns have different values, up to symmetry; {example}: conflicts=mean takes their "
+            "mean, conflicts=first the value of the first row"
+        )
+    return ImportedPolicy(_build_policy(groups, options), len(frame), len(frame) - len(read), groups.conflicts, example)
+
+
+class _AfterstateGroups:
+    """The rows of each afterstate, in the order of the policy's rows: ascending by lanes, then by occupied."""
+
+    def __init__(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], values: NDArray[np.float64]) -> None:
+        signed, masks = lanes.view(np.int64), occupied.astype(np.int32)
+        self.order = np.lexsort((np.arange(len(values)), masks, signed))  # rows of one afterstate in the file's order
+        sorted_lanes, sorted_masks = signed[self.order], masks[self.order]
+        self.first = np.flatnonzero(mark_group_starts(sorted_lanes, sorted_masks))
+        self.lanes, self.occupied = sorted_lanes[self.first], sorted_masks[self.first]
+        self.values = values[self.order]
+        self.counts = np.diff(np.append(self.first, len(values)))
+        self.spread = np.maximum.reduceat(self.values, self.first) - np.minimum.reduceat(self.values, self.first)
+
+    @property
+    def conflicts(self) -> int:
+        """The number of afterstates with different values."""
+        return int((self.spread > TOLERANCE).sum())
+
+    def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
+        """The value of each afterstate."""
+        firsts = self.values[self.first]
+        if conflicts != "mean":
+            return firsts
+        means = np.add.reduceat(self.values, self.first) / self.counts
+        return np.where(self.spread > TOLERANCE, means, firsts)
+
+
+def _build_policy(groups: _AfterstateGroups, options: ImportOptions) -> Policy:
+    columns: dict[str, NDArray[Any]] = {"lanes": groups.lanes, "occupied": groups.occupied}
+    if options.kind in KINDS_WITH_COUNTS:
+        columns["count"] = groups.counts.astype(np.int64)
+    columns[VALUE_COLUMNS[options.kind]] = groups.resolve_values(options.conflicts)
+    return Policy(options.kind, table=columns)
+
+
+def _describe_conflict(
+    groups: _AfterstateGroups,
+    read: NDArray[np.int64],
+    frame: pl.DataFrame,
+    cells: NDArray[np.int64],
+    gifts: NDArray[np.int64],
+) -> str:
+    """The two rows of an afterstate that differ most in value, as a text; empty if there is no conflict."""
+    if not groups.conflicts:
+        return ""
+    group = int(np.argmax(groups.spread))
+    start = groups.first[group]
+    rows = slice(start, start + groups.counts[group])
+    extremes = sorted((int(np.argmax(groups.values[rows])), int(np.argmin(groups.values[rows]))))
+    texts = []
+    for each in extremes:
+        row = int(read[groups.order[rows][each]])
+        cell = "" if cells[row] == NONE else f" {format_cell(int(cells[row]))}"
+        turn = f"{frame.item(row, 0)}:{cell} {format_piece(int(gifts[row]))}"
+        texts.append(f"row {row + 1} ({turn}) has {groups.values[rows][each]:g}")
+    return f"the furthest apart: {texts[0]}, {texts[1]}"
+
+
+def _parse_values(frame: pl.DataFrame, scale: float) -> NDArray[np.float64]:
+    column = frame[VALUE]
+    if not column.dtype.is_numeric():
+        raise RequestError(f"column '{VALUE}' holds {column.dtype}, not numbers")
+    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy() * scale
+    _check_rows(~np.isfinite(values), lambda row: f"value {column[row]} is not a finite number")
+    largest = float(np.abs(values).max())
+    _check_rows(
+        np.abs(values) > 1.0,
+        lambda row: (
+            f"value {values[row]:g} is not from -1 (a loss for the player who makes the turn) to 1 (a win); "
+            f"scale={scale / largest:.4g} multiplies all values so that they are"
+        ),
+    )
+    return np.asarray(values, np.float64)
+
+
+def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
+    """The position of each row. Each text is read once, however many rows it has."""
+    name = frame.columns[0]
+    column = frame[name]
+    if column.dtype != pl.String:
+        raise RequestError(f"column '{name}' holds {column.dtype}, not texts")
+    if name == PLIES:
+        column = column.fill_null("")  # how a CSV file writes that nothing was played
+    _check_rows(column.is_null().to_numpy(), lambda _row: "the position is missing")
+    texts = column.unique(maintain_order=True)
+    numbers = column.replace_strict(texts, np.arange(len(texts))).to_numpy()
+    found = list[Position]()
+    for number, text in enumerate(texts.to_list()):
+        try:
+            found.append(_parse_plies(text) if name == PLIES else _parse_position_text(text, rules.name))
+        except RequestError as error:
+            raise RequestError(f"row {int(np.argmax(numbers == number)) + 1}: {error}") from error
+    batch = Batch.from_positions(found)
+    _check_unfinished(batch, rules, lambda number: int(np.argmax(numbers == number)))
+    return Batch(*(field[numbers] for field in batch))
+
+
+def _parse_position_text(text: str, rules_name: str) -> Position:
+    """The position of a text, which may leave out the name of the rules."""
+    position, name = parse_position(text)
+    if name not in (rules_name, CLASSIC_NAME):
+        raise RequestError(f"position {text!r} is one of rules '{name}', not of rules '{rules_name}': rules={name}")
+    return position
+
+
+def _parse_plies(text: str) -> Position:
+    """The position after plies; the last word is the piece in hand, if it has no cell."""
+    words, hand = text.split(), NONE
+    if words and "@" not in words[-1]:
+        hand = parse_piece(words.pop())
+    plies = parse_game(" ".join(words))
+    if any(piece == hand for piece, _ in plies):
+        raise RequestError(f"the piece in hand, {format_piece(hand)}, was placed before (plies {text!r})")
+    return position_from_plies(plies, hand)
+
+
+def _check_unfinished(batch: Batch, rules: Rules, row_of: Any) -> None:
+    """Raises ``RequestError`` for a board on which a line is finished."""
+    finished = np.zeros(len(batch.lanes), np.bool_)
+    for line in rules.lines:
+        mask = np.uint16(sum(1 << cell for cell in line))
+        full = batch.occupied & mask == mask
+        for attribute in range(ATTRIBUTES):
+            lane = (batch.lanes >> np.uint64(CELLS * attribute)).astype(np.uint16) & mask
+            finished |= full & ((lane == mask) | (lane == 0))
+    if finished.any():
+        number = int(np.argmax(finished))
+        raise RequestError(
+            f"row {row_of(number) + 1}: a line is finished in {format_position(batch.position(number))} under rules "
+            f"'{rules.name}', so there is no turn"
+        )
+
+
+def _parse_numbers(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
+    """A column of cells or pieces, as numbers or texts: [rows] int64, NONE where there is none."""
+    if column.dtype.is_integer():
+        numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()
+        _check_rows(
+            (numbers < NONE) | (numbers >= count), lambda row: f"{column.name} {column[row]} is not in 0..{count - 1}"
+        )
+        return np.asarray(numbers, np.int64)
+    if column.dtype == pl.Null:
+        return np.full(len(column), NONE, np.int64)
+    if column.dtype != pl.String:
+        raise RequestError(f"column '{column.name}' holds {column.dtype}, neither whole numbers nor texts")
+    found: dict[str | None, int] = {None: NONE}
+    for text in column.unique().drop_nulls().to_list():
+        try:
+            found[text] = NONE if text.strip().lower() in EMPTY_TEXTS else parse(text)
+        except RequestError as error:
+            row = int((column == text).arg_max() or 0)
+            raise RequestError(f"row {row + 1}: {error}") from error
+    return np.fromiter((found[text] for text in column.to_list()), np.int64, len(column))
+
+
+def _check_turns(
+    batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64], wins: NDArray[np.bool_], rules: Rules
+) -> None:
+    """Raises ``RequestError`` for the first turn that is not possible. A placement that ``wins`` needs no gift."""
+    hand, left = batch.hand != NONE, batch.available.astype(np.int64)
+
+    def describe_position(row: int) -> str:
+        return f"in {format_position(batch.position(row), rules.name)}"
+
+    filled = batch.occupied.astype(np.int64) >> np.maximum(cells, 0) & 1 == 1
+    _check_rows(hand & (cells == NONE), lambda row: f"no cell for the piece in hand {describe_position(row)}")
+    _check_rows(
+        ~hand & (cells != NONE),
+        lambda row: f"cell {format_cell(int(cells[row]))}, and no piece in hand {describe_position(row)}",
+    )
+    _check_rows(hand & filled, lambda row: f"cell {format_cell(int(cells[row]))} is not empty {describe_position(row)}")
+    _check_rows((gifts == NONE) & (left != 0) & ~wins, lambda row: f"no gift {describe_position(row)}")
+    taken = (gifts != NONE) & (left >> np.maximum(gifts, 0) & 1 == 0)
+    _check_rows(
+        taken, lambda row: f"piece {format_piece(int(gifts[row]))} is not among those left {describe_position(row)}"
+    )
+
+
+def _check_rows(wrong: NDArray[np.bool_], reason: Any) -> None:
+    """Raises ``RequestError`` with the reason for the first row where ``wrong``."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise RequestError(f"row {row + 1}: {reason(row)}")

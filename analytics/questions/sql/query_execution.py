@@ -1,0 +1,378 @@
+"""One question to DuckDB: checked to be read-only, answered with types that Polars has, at once or in parts.
+
+``QueryLimits`` bound what it may take: memory, space on the disk, time.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import duckdb
+import polars as pl
+from duckdb.sqltypes import DuckDBPyType
+from polars.datatypes import DataTypeClass
+
+from analytics.questions.sql.lazy_rows import ArrowStream
+from analytics.questions.sql.views import DERIVED_TABLE_VIEWS, VIEWS
+from analytics.store.files.backend import parse_size
+from quarto.errors import RequestError, describe_valid_names
+
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+AnswerT = TypeVar("AnswerT")
+
+# Consumes rows once. A thread of Polars reads ahead: to end early is to call the second argument and consume the rest.
+RowConsumer = Callable[[pl.LazyFrame, Callable[[], None]], None]
+_FROM_POLARS = "got external error: "  # Polars' prefix of an error that DuckDB raises between two chunks
+
+# Polars cannot read the first two, lets seconds overflow, and would show the others as bytes or without
+# their time zone.
+_UNSUPPORTED_TYPES = ("interval", "union", "timestamp_s", "variant", "bignum", "geometry", "bit", "time with time zone")
+_NESTED_TYPES = ("list", "array", "struct", "tuple", "map")
+
+
+class QueryFailure(NamedTuple):
+    """The message of DuckDB or Polars about a question that it cannot answer."""
+
+    text: str
+    is_fatal: bool  # whether the connection answers nothing more
+
+    @staticmethod
+    def from_error(error: BaseException) -> QueryFailure:
+        text = str(error).removeprefix(_FROM_POLARS).strip()
+        if not isinstance(error, (duckdb.Error, pl.exceptions.PolarsError)):  # C++'s and Rust's own
+            text = f"DuckDB cannot carry this out ({text or type(error).__name__})"
+        return QueryFailure(text, isinstance(error, (duckdb.InternalException, duckdb.FatalException)))
+
+    @property
+    def is_unknown_name(self) -> bool:
+        """Whether the question names a table or function that DuckDB does not know."""
+        return self.text.startswith("Catalog Error")
+
+
+class QueryResult:
+    """The rows of one question, to be taken once. Whole numbers have 64 bits if they fit."""
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation, stop: Callable[[], None]) -> None:
+        """``stop`` interrupts what the connection does."""
+        self._relation = relation
+        self._stop = stop
+        self.is_open = False  # rows are left that nobody takes any more: the connection is good for nothing else
+
+    def read_frame(self) -> pl.DataFrame:
+        """All rows."""
+        return _read_frame(self._relation)
+
+    def read_first_rows(self, rows: int) -> pl.DataFrame:
+        """So many rows; DuckDB computes no more than these need."""
+        return _read_frame(self._relation.limit(rows))
+
+    def stream(self, write: RowConsumer, folder: Path | None) -> None:
+        """Pass the rows to ``write``, which consumes them once, in parts, and a function that ends them early.
+
+        Whether 128-bit numbers fit into 64 bits is known at the last row only: such rows go to ``folder`` first.
+        Without a folder they stay decimals.
+        """
+        self.is_open = True
+        rows = pl.scan_arrow_c_stream(ArrowStream(self._relation))
+        self._write_rows(rows, write, folder)
+        self.is_open = False
+
+    def _write_rows(self, rows: pl.LazyFrame, write: RowConsumer, folder: Path | None) -> None:
+        if folder is None or all(_to_integer_type(kind) == kind for kind in rows.collect_schema().values()):
+            write(rows, self._stop)
+            return
+        path = folder / f"{uuid.uuid4().hex}.parquet"
+        try:
+            rows.sink_parquet(path, compression="lz4")
+            write(pl.scan_parquet(path).with_columns(_list_lossless_casts(pl.scan_parquet(path))), self._stop)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
+    """Write rows as Parquet, in parts. Raises ``RequestError`` for dates that Polars does not have, ``OSError``."""
+    if any(True for kind in rows.collect_schema().values() for _ in _iterate_times(pl.Series(dtype=kind))):
+        rows = rows.map_batches(check_times, streamable=True)
+    try:
+        rows.sink_parquet(out, **options)
+    except pl.exceptions.PolarsError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+
+def _read_frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    frame = check_times(pl.DataFrame(ArrowStream(relation)))
+    return frame.with_columns(_list_lossless_casts(frame.lazy()))
+
+
+def run_query(
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    parameters: Any,
+    take: Callable[[QueryResult], AnswerT],
+    limits: AbstractContextManager[None],
+) -> AnswerT | QueryFailure:
+    """The result of ``take`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
+
+    ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
+
+    Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
+    """
+    try:
+        _check_single_select(text)
+        connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may contain an INSERT
+        answer = None
+        try:
+            with limits:
+                relation = connection.sql(text) if parameters is None else connection.sql(text, params=parameters)
+                _check_columns(relation.columns, relation.types)
+                answer = QueryResult(relation, connection.interrupt)
+                return take(answer)
+        finally:
+            if answer is None or not answer.is_open:
+                connection.execute("ROLLBACK")
+    except (duckdb.Error, pl.exceptions.PolarsError, pl.exceptions.PanicException, RuntimeError, MemoryError) as error:
+        return QueryFailure.from_error(error)
+
+
+def build_query_error(complaint: str) -> RequestError:
+    """The error for DuckDB's message without its excerpt of the question; unknown names come with views that fit."""
+    missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", complaint)
+    if missing:
+        return RequestError(f"SQL: there is no table {missing[1]!r}{describe_valid_names(missing[1], VIEWS)}")
+    lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
+    column = re.search(r'Referenced column "(\w+)" not found', complaint)
+    having = [
+        view for view in sorted(VIEWS, key=DERIVED_TABLE_VIEWS.__contains__) if column and column[1] in VIEWS[view]
+    ]
+    hint = ""
+    if column:
+        text = f"; if it is a text, write it in single quotes, '{column[1]}'"
+        hint = f"; column {column[1]} is in the views {', '.join(having)}" if having else text
+    return RequestError("SQL: " + " ".join(line for line in lines if line) + hint)
+
+
+def _check_single_select(text: str) -> None:
+    """Raise ``RequestError`` unless ``text`` is one SELECT, or one EXPLAIN of a SELECT."""
+    if not text.isascii() and text.encode(errors="replace").decode() != text:
+        raise RequestError("SQL: the question holds bytes that are not UTF-8: write it in UTF-8")
+    kinds = _list_statement_kinds(text)
+    explains = _EXPLAIN.match(text)
+    if kinds == ["EXPLAIN"] and explains:
+        kinds = _list_statement_kinds(text[explains.end() :])  # EXPLAIN ANALYZE runs what it explains
+    if kinds == ["MULTI"]:
+        _check_pivot(text)
+    elif kinds != ["SELECT"]:
+        found = "; ".join(kinds) or "nothing"
+        raise RequestError(f"SQL here is one SELECT that only reads (this is: {found}); views: {', '.join(VIEWS)}")
+
+
+def _check_pivot(text: str) -> None:
+    """Raise ``RequestError`` unless a statement that DuckDB splits into several is a question as a whole.
+
+    DuckDB splits a PIVOT without its values, to find them first. It also splits a COPY of such a PIVOT. But a COPY is a
+    syntax error in brackets after FROM, because the grammar allows only questions there.
+    """
+    try:
+        reads = _list_statement_kinds(f"FROM (\n{text}\n)") == ["MULTI"]
+    except duckdb.Error:
+        reads = False
+    if not reads:
+        raise RequestError(
+            "SQL: PIVOT without its values only works in one SELECT that only reads: name them, as in "
+            "PIVOT games ON ending IN ('line', 'full_board') USING count(*)"
+        )
+
+
+def _list_statement_kinds(text: str) -> list[str]:
+    return [statement.type.name for statement in duckdb.extract_statements(text)]
+
+
+def _check_columns(names: list[str], kinds: list[DuckDBPyType]) -> None:
+    """Raise ``RequestError`` for columns that no frame can hold."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise RequestError(
+                f"SQL: {count} columns of the answer are named {name!r}: rename them with AS, or leave one out"
+            )
+    for name, kind in zip(names, kinds, strict=True):
+        if _is_unsupported_type(kind):
+            raise RequestError(
+                f"SQL: column {name!r} of the answer is of type {kind}, which Polars does not have: "
+                "cast it, for instance to VARCHAR"
+            )
+
+
+def _is_unsupported_type(kind: DuckDBPyType) -> bool:
+    if kind.id not in _NESTED_TYPES:
+        return kind.id in _UNSUPPORTED_TYPES
+    return any(_is_unsupported_type(child) for _, child in kind.children if isinstance(child, DuckDBPyType))
+
+
+def _list_lossless_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
+    """The casts of whole numbers, as DuckDB's 128-bit sums arrive, to 64 bits in which none is lost."""
+    casts = []
+    for name, kind in rows.collect_schema().items():
+        whole = _to_integer_type(kind)
+        if whole != kind:
+            try:
+                for _ in rows.select(pl.col(name).cast(whole)).collect_batches():
+                    pass
+            except pl.exceptions.InvalidOperationError:
+                continue
+            casts.append(pl.col(name).cast(whole))
+    return casts
+
+
+def _to_integer_type(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:
+    match kind:
+        case pl.Decimal(scale=0):
+            return pl.Int64()
+        case pl.List():
+            return pl.List(_to_integer_type(kind.inner))
+        case pl.Struct():
+            return pl.Struct({field.name: _to_integer_type(field.dtype) for field in kind.fields})
+    return kind
+
+
+_DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, from 1970 on
+_DAY_SECONDS = 86_400
+# The least and the largest date (by None) and time (by unit). DuckDB's infinities are the ends of 64 bits.
+_TIME_BOUNDS = {
+    None: _DAYS,
+    "ms": (_DAYS[0] * _DAY_SECONDS * 10**3, (_DAYS[1] + 1) * _DAY_SECONDS * 10**3 - 1),
+    "us": (_DAYS[0] * _DAY_SECONDS * 10**6, (_DAYS[1] + 1) * _DAY_SECONDS * 10**6 - 1),
+    "ns": (2 - 2**63, 2**63 - 2),
+}
+
+
+def check_times(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame. Raises ``RequestError`` for a date or time that DuckDB has and Polars has not."""
+    for column in frame.iter_columns():
+        for times in _iterate_times(column):
+            least, most = _TIME_BOUNDS[times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else None]
+            if not times.to_physical().is_between(least, most).all():
+                raise RequestError(
+                    f"SQL: column {column.name!r} of the answer has a date outside of the years 1 to 9999, such as "
+                    "infinity: cast it, for instance to VARCHAR"
+                )
+    return frame
+
+
+def _iterate_times(column: pl.Series) -> Iterator[pl.Series]:
+    """The dates and times in a column, also those in lists and structs."""
+    match column.dtype:
+        case pl.Date() | pl.Datetime():
+            yield column
+        case pl.List() | pl.Array():
+            yield from _iterate_times(column.explode())
+        case pl.Struct():
+            for child in column.struct.unnest().iter_columns():
+                yield from _iterate_times(child)
+
+
+DEFAULT_MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
+_MEMORY_SHARE = re.compile(r"[0-9.]*[1-9][0-9.]*%")  # of the machine's memory
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class QueryLimits:
+    """Limits of a question. Raises ``RequestError`` for a value that is no amount of memory or time."""
+
+    memory: str = DEFAULT_MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
+    spill: str | None = None  # 10GiB; None: nine tenths of what is free
+    seconds: float | None = None  # None: no limit
+    stopped: Event | None = None  # set from any thread, it ends the question and all that follow
+    options: bool = True  # errors name the options of the command line
+
+    def __post_init__(self) -> None:
+        if not _MEMORY_SHARE.fullmatch(self.memory):
+            parse_size(self.memory, "memory ", ", or a share of the machine's, 70%")
+        if self.spill is not None:
+            parse_size(self.spill, "spill ")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise RequestError(f"timeout {self.seconds:g} is not a time: write a number of seconds above 0")
+
+    @contextmanager
+    def enforce(
+        self, connection: duckdb.DuckDBPyConnection, spilled: Path, broken: list[RequestError]
+    ) -> Iterator[None]:
+        """Interrupt what the connection does inside the context at a limit, and add the error to ``broken``.
+
+        DuckDB 2.0 does not keep its own setting ``max_temp_directory_size``: it spilled 740 MB where 5 were allowed. So
+        the folder is measured twenty times a second.
+        """
+        if self.seconds is None and self.spill is None and self.stopped is None:
+            yield
+            return
+        done = Event()
+        watch = Thread(target=self._watch, args=(connection, spilled, done, broken), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watch.join()
+
+    def _watch(
+        self, connection: duckdb.DuckDBPyConnection, spilled: Path, done: Event, broken: list[RequestError]
+    ) -> None:
+        end = math.inf if self.seconds is None else time.monotonic() + self.seconds
+        most = math.inf if self.spill is None else parse_size(self.spill)
+        while not done.wait(min(_POLL_SECONDS, max(0.0, end - time.monotonic()) or _POLL_SECONDS)):
+            if not broken and time.monotonic() >= end:
+                broken.append(self.build_timeout_error())
+            if not broken and most < math.inf and _measure_folder(spilled) > most:
+                broken.append(
+                    RequestError(
+                        f"SQL: the question spills more than {self.spill} to the disk: "
+                        f"{self._format_option_hint('allow more (--spill), or more memory (--memory), or ')}ask about fewer games"
+                    )
+                )
+            if not broken and self.stopped is not None and self.stopped.is_set():
+                broken.append(RequestError("SQL: the question was stopped"))
+            if broken:
+                connection.interrupt()  # again and again: one between two statements is lost
+
+    def build_timeout_error(self) -> RequestError:
+        """The error for a question that takes longer than it may."""
+        return RequestError(
+            f"SQL: the question took longer than {self.seconds:g} seconds: "
+            f"{self._format_option_hint('allow more (--timeout), or ')}ask about fewer games"
+        )
+
+    def build_memory_error(self, complaint: str) -> RequestError | None:
+        """The error for DuckDB's message if the question needs too much memory; None if it does not."""
+        if not complaint.startswith("Out of Memory Error"):
+            return None
+        remedy = self._format_option_hint("raise the limit (--memory 4GiB), or ")
+        return RequestError(f"SQL: the question needs more memory than it may use: {remedy}ask about fewer games")
+
+    def _format_option_hint(self, remedy: str) -> str:
+        return remedy if self.options else ""
+
+
+def _measure_folder(folder: Path) -> int:
+    """The bytes on the disk of the files in a folder, 0 if it does not exist."""
+    total = 0
+    with suppress(OSError):  # files come and go
+        for file in folder.iterdir():
+            total += file.stat().st_blocks * 512
+    return total
+
+
+NO_LIMITS = QueryLimits()  # but for memory

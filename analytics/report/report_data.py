@@ -1,0 +1,193 @@
+"""The chosen games that figures are about: their runs, tallies and agents, each agent with its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+
+import polars as pl
+
+from analytics.questions.cookbook import read_restricted_query
+from analytics.questions.head_to_head import (
+    ResultsByPairing,
+    count_game_results,
+    find_shared_openings,
+    load_tally_results,
+    merge_results,
+    replace_labels,
+)
+from analytics.questions.pairings import AgentNames, PairingResult, SharedOpenings
+from analytics.questions.ratings import fit_ratings
+from analytics.questions.selection import Selection, select_games
+from analytics.questions.sql.database import OpenArchive
+from analytics.statistics.tally import Tally
+from analytics.store.records import RunRecord
+from quarto.errors import RequestError
+
+MAX_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best rated are shown
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The chosen games that a report is about, and what its figures show of them: computed once."""
+
+    selection: Selection
+    parent: ReportData | None = None  # the games that these are a part of, with their names and colours
+
+    @property
+    def opened(self) -> OpenArchive:
+        """The archive of the games."""
+        return self.selection.opened
+
+    @cached_property
+    def records(self) -> Mapping[str, RunRecord]:
+        """The runs with chosen games, by id, oldest first."""
+        return {record.run_id: record for record in self.selection.runs}
+
+    @property
+    def results_by_pairing(self) -> ResultsByPairing:
+        """The results by run and number of the pairing; from tallies where whole runs are chosen, else counted."""
+        return self._named_results[0]
+
+    @property
+    def agent_names(self) -> AgentNames:
+        """The names of the agents, one for each code that played under a label."""
+        return self._named_results[1]
+
+    @cached_property
+    def _named_results(self) -> tuple[ResultsByPairing, AgentNames]:
+        if self.parent is not None:
+            found, names = self.parent._named_results
+            return {key: result for key, result in found.items() if key[0] in self.records}, names
+        records = self.selection.runs
+        whole = self.selection.has_only_whole_runs
+        found = (
+            load_tally_results(self.opened, records)
+            if whole
+            else count_game_results(self.opened, self.selection.where, records)
+        )
+        return replace_labels(found, records)
+
+    @property
+    def rules(self) -> list[str]:
+        """The names of the rules of these games, sorted."""
+        return sorted({record.rules.name for record in self.records.values()})
+
+    def split_by_rules(self, named: Collection[str] = ()) -> list[ReportData]:
+        """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rules.
+
+        Games of trainings are left out, unless their run is ``named``.
+        """
+        rated = [run for run in self.selection.runs if not run.training or run.run_id in named]
+        found = []
+        for rules in self.rules:
+            runs = tuple(run for run in rated if run.rules.name == rules)
+            counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
+            if runs:
+                found.append(ReportData(replace(self.selection, runs=runs, counts=counts), self.parent or self))
+        return found
+
+    @cached_property
+    def shared_openings(self) -> SharedOpenings | None:
+        """The pairs of pairings that played the same openings, which intervals count as one unit."""
+        where = None if self.selection.has_only_whole_runs else self.selection.where
+        return find_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
+
+    @cached_property
+    def results(self) -> tuple[PairingResult, ...]:
+        """The results of every two agents, all runs together."""
+        return merge_results(self.results_by_pairing.values(), self.shared_openings)
+
+    @cached_property
+    def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
+        """The tallies by first and second agent, all runs together."""
+        return {(result.first, result.second): result.tally for result in self.results}
+
+    @cached_property
+    def games_by_agent(self) -> Mapping[str, int]:
+        """The number of games of each agent, the most first; a game against itself counts once."""
+        games: dict[str, int] = {}
+        for agents, tally in self.head_to_head.items():
+            for agent in set(agents):
+                games[agent] = games.get(agent, 0) + tally.games
+        return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that are shown, at most ``MAX_AGENTS``, in alphabetical order: their colours follow from it.
+
+        Of more agents the best rated are shown.
+        """
+        if self.parent:
+            return self.parent.agents
+        every = list(self.games_by_agent)
+        return tuple(sorted((every if len(every) <= MAX_AGENTS else self._sort_by_rating(every))[:MAX_AGENTS]))
+
+    def find_colour(self, agent: str) -> int:
+        """The number of the colour of an agent that is shown."""
+        return self.agents.index(agent)
+
+    @cached_property
+    def ranked_agents(self) -> tuple[str, ...]:
+        """The agents that are shown, best rating first; those without a rating last."""
+        return tuple(self._sort_by_rating(self.agents))
+
+    def _sort_by_rating(self, agents: Collection[str]) -> list[str]:
+        shown = {both: tally for both, tally in self.head_to_head.items() if set(both) <= set(agents)}
+        rated: list[str] = []
+        if any(first != second for first, second in shown):
+            with suppress(RequestError):  # all their games were forfeited
+                rated = [rating.agent for rating in fit_ratings(shown, samples=0).ratings]
+        return [*rated, *(agent for agent in agents if agent not in rated)]
+
+    def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
+        """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
+        ranks = {agent: rank for rank, agent in enumerate(self.ranked_agents, 1)}
+        rank = pl.col("agent").replace_strict(ranks, default=0, return_dtype=pl.Int64())
+        return frame.sort(*outer, rank, maintain_order=True)
+
+    @cached_property
+    def total_tally(self) -> Tally:
+        """The tally of all pairs together."""
+        return reduce(Tally.__add__, self.head_to_head.values(), Tally())
+
+    def run_named_query(self, question: str) -> pl.DataFrame:
+        """The answer to a named question, for these games only."""
+        if question not in self._answers:
+            self._answers[question] = self.opened.sql(read_restricted_query(question, self.selection.condition))
+        return self._answers[question]
+
+    @cached_property
+    def _answers(self) -> dict[str, pl.DataFrame]:
+        return {}
+
+    def players_frame(self) -> pl.DataFrame:
+        """The agents by seat: a row for each run, pairing and game of a pair.
+
+        ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
+        ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
+        """
+        rows = []
+        for run_id, record in self.records.items():
+            names = {label: self.agent_names.find_name(run_id, label) for label in record.labels}
+            common = record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]
+            for pairing, (first, second) in enumerate(record.pairings):
+                rows.append((run_id, pairing, 0, names[first], names[second], *common))
+                rows.append((run_id, pairing, 1, names[second], names[first], *common))
+        return pl.DataFrame(rows, schema=PLAYERS, orient="row")
+
+
+PLAYERS = {
+    "run_id": pl.String(),
+    **dict.fromkeys(("pairing", "game"), pl.Int64()),
+    **dict.fromkeys(("agent_0", "agent_1", "rules"), pl.String()),
+    "mover_chooses": pl.Boolean(),
+    "imposed": pl.Int64(),
+}
+
+
+def select_report_data(opened: OpenArchive, where: str | None = None) -> ReportData:
+    """The games that ``where`` chooses; raises the errors of ``analytics.questions.selection.select``."""
+    return ReportData(select_games(opened, where))

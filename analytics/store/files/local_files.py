@@ -1,0 +1,405 @@
+"""The backend of this machine's file systems, also of those that several machines share: fsync, rename, locks.
+
+Each file is written under a temporary name, synced and renamed, so it is whole or absent. At the end stands the choice
+between this backend and that of object storage.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any
+
+from analytics.store.files.backend import (
+    Backend,
+    FileStatus,
+    ObjectUrl,
+    StoreOptions,
+    check_record_size,
+    temporary_name,
+)
+from quarto.errors import RequestError
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+WRITE_ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
+
+
+def temporary_beside(path: Path) -> Path:
+    """A path in the same folder with a name that no other writer uses."""
+    return path.with_name(temporary_name())
+
+
+@contextmanager
+def use_temporary_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``, for a file to be renamed; what is still there at the end is removed."""
+    temporary = temporary_beside(path)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
+    """A temporary file beside ``path`` with this content, on the disk."""
+    with use_temporary_path(path) as temporary:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the content of a file is on the disk. Raises ``OSError``."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder, so that new names in it survive a crash. Raises ``OSError``."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def create_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there: each name survives a crash. Raises ``OSError``."""
+    if not folder.is_dir():
+        create_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
+    """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
+
+    If somebody takes the temporary file away meanwhile, it is written again.
+    """
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        create_folder(path.parent)
+        try:
+            with _write_temporary(path, content) as temporary:
+                temporary.replace(path)
+            break
+        except FileNotFoundError:
+            if attempt == WRITE_ATTEMPTS:
+                raise
+    sync_folder(path.parent)
+
+
+def create_file(path: Path, content: bytes) -> bool:
+    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
+    with _write_temporary(path, content) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            # A network file system repeats a request whose answer was lost: then the existing file is our own.
+            if not temporary.samefile(path):
+                return False
+    sync_folder(path.parent)
+    return True
+
+
+# Advisory locks end with the process that holds them, however it ends, and no clock is involved. A file system without
+# locks is used without them. Each function that takes a lock says what is then lost.
+
+
+def _lock_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file; false, and it is closed, if somebody holds it and ``operation`` does not wait."""
+    try:
+        fcntl.flock(descriptor, operation)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in _NO_LOCKS:
+            return True
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return False
+        raise
+    return True
+
+
+def try_lock(path: Path) -> int | None:
+    """Create or open a file and lock it; None if somebody holds it. Raises ``OSError``.
+
+    Returns the open descriptor, which keeps the lock until it is closed. Who holds the lock may delete the file.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        if not _lock_descriptor(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
+                return descriptor
+        os.close(descriptor)  # it was deleted meanwhile
+
+
+@contextmanager
+def _lock_file(path: Path) -> Iterator[None]:
+    """Keep a file locked inside the context: threads and processes enter one after the other. Raises ``OSError``."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
+    except PermissionError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    _lock_descriptor(descriptor)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class IrregularFileError(OSError):
+    """A link, a pipe or a device stands where a file or a folder has to be, or a folder where a file has to be."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        expected = "not a file" if stat.S_ISDIR(mode) else "neither a file nor a folder"
+        super().__init__(errno.EINVAL, f"{path} is {_describe_mode(mode)}, {expected}")
+
+
+class LocalBackend(Backend):
+    """Files of this machine; each step survives a crash.
+
+    An archive is a tree of folders and regular files, and may come from a stranger. So no link below the ``root`` is
+    followed, and nothing but files is opened. The root itself may be a link: the user named it. Without a root, files
+    are the user's own, and links to them are followed.
+
+    Folders are looked at before they are used, so somebody could put a link there in between. Who can do that may write
+    to the archive at that moment, and needs no link. What is read comes from a descriptor that was looked at.
+    """
+
+    def __init__(self, root: PurePath | None = None) -> None:
+        self._root = root
+
+    def _find_status(self, path: PurePath) -> os.stat_result | None:
+        """The status of a file or folder; None: there is none. Raises ``IrregularFileError`` for all else."""
+        found = None
+        try:
+            for name in self._list_path_steps(path):
+                found = os.lstat(name) if self._root else os.stat(name)  # noqa: PTH116  (a pure path has no stat)
+                if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                    raise IrregularFileError(name, found.st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found
+
+    def _list_path_steps(self, path: PurePath) -> Iterator[str]:
+        """The folders below the root that lead to a path, and the path."""
+        name, root = str(path), self._root
+        if root is None:
+            yield name
+            return
+        top = str(root if path.is_absolute() == root.is_absolute() else Path(root).absolute())
+        before = "" if top == "." else f"{top.rstrip(os.sep)}{os.sep}"
+        if name == top:
+            yield before or name  # the folder, which a link may lead to
+            return
+        if not name.startswith(before) or f"{os.sep}..{os.sep}" in f"{os.sep}{name[len(before) :]}":
+            raise ValueError(f"{name} is not in {top}")
+        end = name.find(os.sep, len(before))
+        while end >= 0:
+            yield name[:end]
+            end = name.find(os.sep, end + 1)
+        yield name
+
+    def _is_folder(self, path: PurePath) -> bool:
+        """Whether there is such a folder. Raises ``IrregularFileError`` for what is neither a folder nor a file."""
+        found = self._find_status(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def read(self, path: PurePath) -> bytes:
+        with self.open(path) as file:
+            check_record_size(path, os.fstat(file.fileno()).st_size)
+            return file.read()
+
+    def open(self, path: PurePath) -> io.BufferedIOBase:
+        self._find_status(path)
+        # Opening a pipe would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if self._root else 0))
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise IrregularFileError(str(path), mode)
+        return os.fdopen(descriptor, "rb")
+
+    def status(self, path: PurePath) -> FileStatus | None:
+        try:
+            found = self._find_status(path)
+        except IrregularFileError:
+            return None
+        return _status_from_stat(found) if found and stat.S_ISREG(found.st_mode) else None
+
+    @contextmanager
+    def _scan_folder(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """The entries of a folder; none if there is no such folder."""
+        with ExitStack() as stack:
+            try:
+                found = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
+            except FileNotFoundError:
+                found = iter(())
+            yield found
+
+    def list_names(self, folder: PurePath) -> list[str]:
+        try:
+            return os.listdir(folder) if self._is_folder(folder) else []  # noqa: PTH208  (a pure path lists nothing)
+        except FileNotFoundError:
+            return []
+
+    def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        """All files. Raises ``IrregularFileError`` if there is anything else: a part would look like the whole."""
+        found: dict[PurePath, FileStatus] = {}
+        for path, status in self._walk_folder(folder):
+            if not stat.S_ISREG(status.st_mode):
+                raise IrregularFileError(str(path), status.st_mode)
+            found[path] = _status_from_stat(status)
+        return found
+
+    def list_irregular_files(self, root: PurePath) -> Iterator[tuple[PurePath, str]]:
+        for path, status in self._walk_folder(root):
+            if not stat.S_ISREG(status.st_mode):
+                yield path, _describe_mode(status.st_mode)
+
+    def _walk_folder(self, folder: PurePath) -> Iterator[tuple[Path, os.stat_result]]:
+        """All that is in a folder and in the folders in it, and is no folder; links are not followed."""
+        waiting = [Path(folder)]
+        while waiting:
+            with self._scan_folder(waiting.pop()) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(Path(entry.path))
+                        else:
+                            yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+    def create(self, path: PurePath, content: bytes) -> bool:
+        self._find_status(path)
+        create_folder(Path(path.parent))
+        return create_file(Path(path), content)
+
+    def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+        self._find_status(path)
+        replace_file(Path(path), content)
+
+    def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
+        self._find_status(guard)
+        with _lock_file(Path(guard)):
+            content = change(self.read(path) if self.status(path) else None)
+            if content is not None:
+                self.replace(path, content)
+
+    @contextmanager
+    def lock(self, path: PurePath) -> Iterator[bool]:
+        self._find_status(path)
+        create_folder(Path(path.parent))
+        descriptor = try_lock(Path(path))
+        try:
+            yield descriptor is not None
+        finally:
+            if descriptor is not None:
+                self.remove(path)
+                os.close(descriptor)
+
+    def remove(self, path: PurePath) -> None:
+        self._find_status(path)
+        Path(path).unlink(missing_ok=True)
+
+    def read_clock(self, root: PurePath) -> float:
+        probe = temporary_beside(Path(root) / "clock")
+        try:
+            probe.touch(exist_ok=False)
+        except OSError:  # the archive is only read, so that nothing will be removed
+            return time.time()
+        try:
+            return probe.stat().st_mtime
+        finally:
+            probe.unlink(missing_ok=True)
+
+    def can_write(self, folder: PurePath) -> bool:
+        return os.access(folder, os.W_OK | os.X_OK)
+
+    def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
+        del error  # the mode and the owner of the folder say more
+        path = Path(root)
+        existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        status = existing.stat()
+        mode = f"{existing} has mode {status.st_mode & 0o777:o}, owner {status.st_uid}"
+        return RequestError(
+            f"archive {root} is not writable by user id {os.geteuid()} ({mode}): change its permissions or choose "
+            "another archive.root"
+        )
+
+    def identity(self, root: PurePath) -> bytes:
+        return os.fsencode(Path(root).resolve())
+
+    def absolute(self, path: PurePath) -> Path:
+        return Path(path).absolute()
+
+
+def _status_from_stat(found: os.stat_result) -> FileStatus:
+    version = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return FileStatus(found.st_size, found.st_mtime, version)
+
+
+def _describe_mode(mode: int) -> str:
+    """The kind of file that a mode stands for."""
+    return _KINDS.get(stat.S_IFMT(mode), "a device")
+
+
+LOCAL = LocalBackend()  # of files that the user named, in no archive
+
+
+# The choice of a backend: the type of a location says it.
+
+
+def find_backend(location: PurePath) -> Backend:
+    """The backend that reads and writes the files below a location.
+
+    For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
+    """
+    if not isinstance(location, ObjectUrl):
+        return _local_backend(location)
+    return _find_object_backend(location.scheme, location.bucket, StoreOptions.from_environment(location.scheme))
+
+
+_local_backend = cache(LocalBackend)
+
+
+@cache
+def _find_object_backend(scheme: str, bucket: str, settings: StoreOptions) -> Backend:
+    from analytics.store.files.object_storage import ObjectBackend  # the library takes time to import, and is an extra
+
+    return ObjectBackend(scheme, bucket, settings)
+
+
+def build_filesystem(backend: Backend) -> Any:
+    """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
+    if isinstance(backend, LocalBackend):
+        return None
+    from analytics.store.files.object_filesystem import ObjectFilesystem
+    from analytics.store.files.object_storage import ObjectBackend
+
+    return ObjectFilesystem(backend) if isinstance(backend, ObjectBackend) else None
+
+
+def find_listing_backend(root: PurePath) -> Backend:
+    """The same for one reader of an archive: where a request takes long, each folder is listed once."""
+    if not isinstance(root, ObjectUrl):
+        return _local_backend(root)
+    from analytics.store.files.object_storage import ListingBackend
+
+    return ListingBackend(root, StoreOptions.from_environment(root.scheme))

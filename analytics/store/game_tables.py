@@ -1,0 +1,402 @@
+"""Blocks of games as the files of a range of units: ``games`` and ``plies`` as Parquet."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.store.parquet.encoder import (
+    ColumnChunk,
+    ParquetBuilder,
+    allocate_buffer,
+    allocate_facts,
+    build_integer_chunks,
+    encode_integers,
+    encode_labels,
+)
+from analytics.store.parquet.packing import LARGEST_DICTIONARY, ColumnFacts, pack_ascending, pack_small
+from analytics.store.ranges import UnitLine, game_ids
+from analytics.store.schema import GAMES_SCHEMA, PLIES_SCHEMA, THOUGHTS
+from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, concat_games
+from quarto.jit import inline_function, int64, kernel, uint64
+from quarto.rng import GAMMA, mix
+from quarto.rules import NONE, PIECES
+
+# Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
+# that its headers cost nothing.
+ROW_GROUP_ROWS = 65536
+# Blocks of this many games or more are read where they are, 16 times each. Smaller ones are joined first.
+MIN_ENCODED_GAMES = 16384
+FILLED_ROWS, NEXT_GAME = 0, 1  # of a row group that fills: the rows that it has, and the game to go on with
+
+
+# The bytes of a table's file.
+TableBytes = bytes | bytearray
+
+
+def select_games(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
+    """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
+    pieces, cells, *columns = games
+    return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
+
+
+def build_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int = 0) -> Games:
+    """A game by its plies (piece, cell)."""
+    games = Games.zeros(1)
+    for ply, (piece, cell) in enumerate(plies):
+        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
+    games.plies[0], games.winner[0], games.ending[0] = len(plies), winner, ending
+    return games
+
+
+class RangeGames(NamedTuple):
+    """``G`` games of one range of units, ascending by id."""
+
+    game_id: NDArray[np.int64]  # [G]
+    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
+    games: Games
+
+    @property
+    def pairing(self) -> NDArray[np.int64]:
+        """[G] index into the run's pairings."""
+        return self.game_id >> GAME_BITS
+
+    @property
+    def fingerprint(self) -> int:
+        """The fingerprint of the games, uint64: see ``compute_fingerprint``."""
+        return int(compute_fingerprint(*self, (0, len(self.game_id))))
+
+    def group_by_pairing(self) -> Iterator[tuple[int, Games]]:
+        """The games of each pairing, as views."""
+        pairing = self.pairing
+        ends = [*(np.flatnonzero(np.diff(pairing)) + 1).tolist(), len(pairing)]
+        for first, end in zip([0, *ends[:-1]], ends, strict=True):
+            if first < end:
+                yield int(pairing[first]), select_games(self.games, slice(first, end))
+
+    def select_contiguous(self, rows: slice) -> RangeGames:
+        """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
+        games = (np.ascontiguousarray(each) for each in select_games(self.games, rows))
+        return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
+
+    def select_units(self, line: UnitLine, first: int, end: int) -> RangeGames:
+        """The games of a range of units, in contiguous arrays."""
+        unit = line.compute_units(self.game_id)
+        return self.select_rows(np.flatnonzero((first <= unit) & (unit < end))).select_contiguous(slice(None))
+
+    def select_rows(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
+        """Some of these games, as ``select_games`` gives them."""
+        return RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
+
+
+def merge_games(parts: Sequence[RangeGames]) -> RangeGames:
+    """The games of several parts, ascending by id."""
+    ids = np.concatenate([part.game_id for part in parts])
+    opening = np.concatenate([part.opening for part in parts])
+    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(part.games for part in parts), strict=True)))
+    return RangeGames(ids, opening, games).select_rows(np.argsort(ids))
+
+
+class PlyColumns(NamedTuple):
+    """The columns of ``plies``, ``R`` rows."""
+
+    game_id: NDArray[np.int64]  # [R]
+    pairing: NDArray[np.int32]  # [R]
+    ply: NDArray[np.int8]  # [R]
+    seat: NDArray[np.int8]  # [R]
+    piece: NDArray[np.int8]  # [R]
+    cell: NDArray[np.int8]  # [R]
+    outcome: NDArray[np.int8]  # [R]
+
+    @staticmethod
+    def empty(rows: int) -> PlyColumns:
+        """Uninitialised columns."""
+        small = (np.empty(rows, np.int8) for _ in range(5))
+        return PlyColumns(np.empty(rows, np.int64), np.empty(rows, np.int32), *small)
+
+
+class GameRows(NamedTuple):
+    """Rows of ``games``, ascending by id: the columns that do not follow from others."""
+
+    game_id: NDArray[np.int64]  # [R]
+    winner: NDArray[np.int8]  # [R]
+    plies: NDArray[np.int8]  # [R]
+    opening: NDArray[np.int8]  # [R]
+    ending: NDArray[np.int8]  # [R] index into ``ENDINGS``
+
+    @staticmethod
+    def empty() -> GameRows:
+        """No rows."""
+        return GameRows(np.empty(0, np.int64), *(np.empty(0, np.int8) for _ in range(4)))
+
+    def select_rows(self, of: slice) -> GameRows:
+        """Some of the rows, as views."""
+        return GameRows(self.game_id[of], self.winner[of], self.plies[of], self.opening[of], self.ending[of])
+
+
+class _IdColumns(NamedTuple):
+    """The columns of ``games`` that follow from the ids, ``R`` rows."""
+
+    pair_id: NDArray[np.int64]  # [R]
+    pairing: NDArray[np.int32]  # [R]
+    agent_0: NDArray[np.int32]  # [R] number of the agent in seat 0
+    agent_1: NDArray[np.int32]  # [R]
+
+    @staticmethod
+    def empty(rows: int) -> _IdColumns:
+        """Uninitialised columns."""
+        return _IdColumns(np.empty(rows, np.int64), *(np.empty(rows, np.int32) for _ in range(3)))
+
+
+@kernel()
+def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _IdColumns) -> None:
+    """Fill ``columns``. ``agents`` [first or second, pairing] are numbers of the pairings' agents."""
+    for row in range(game_id.shape[0]):
+        game = game_id[row]
+        pairing, odd = game >> GAME_BITS, game & 1
+        columns.pair_id[row] = game >> 1
+        columns.pairing[row] = pairing
+        columns.agent_0[row] = agents[odd, pairing]
+        columns.agent_1[row] = agents[1 - odd, pairing]
+
+
+def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
+    """The games of blocks by ascending id, in parts of ``PART_GAMES`` games or more but for the last one."""
+    return [_concat_block_group(each) for each in _group_blocks(block for block in blocks if len(block.games.plies))]
+
+
+def encode_game_tables(
+    parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]]
+) -> tuple[TableBytes, TableBytes]:
+    """The tables ``games`` and ``plies`` of games in parts that ascend, by the schemas of ``analytics.store.schema``.
+
+    ``used`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing ``i``: its
+    first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game forfeited
+    before its first ply has a row in ``games`` only. They are encoded in memory (a few megabytes). So a full disk is an
+    ``OSError`` like any other, and checksums are those of the intended bytes, not of those that a disk returned.
+    """
+    games = sum(len(part.game_id) for part in parts)
+    room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
+    return _encode_games(parts, used, pairings, room), _encode_plies(parts, games, room)
+
+
+def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Consecutive blocks that have ``PART_GAMES`` games or more together, but for the last ones."""
+    found, games = list[Block](), 0
+    for block in blocks:
+        found.append(block)
+        games += len(block.games.plies)
+        if games >= MIN_ENCODED_GAMES:
+            yield found
+            found, games = [], 0
+    if found:
+        yield found
+
+
+def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
+    """The games of blocks by ascending id."""
+    sizes = [len(block.games.plies) for block in blocks]
+    ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
+    openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
+    return RangeGames(
+        ids[0] if len(ids) == 1 else np.concatenate(ids), openings, concat_games([b.games for b in blocks])
+    )
+
+
+def thoughts_of(blocks: Sequence[Block]) -> pl.DataFrame | None:
+    """The thoughts of the players in blocks that ascend: a table by the schema ``THOUGHTS``.
+
+    None: they were not asked.
+    """
+    if not blocks or any(block.thoughts is None for block in blocks):
+        return None
+    every = [block.thoughts for block in blocks if block.thoughts is not None]
+    value, visits, microseconds = concat_games(every)
+    ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
+    turn, game = np.nonzero(microseconds != NO_TURN)
+    columns = (value[turn, game], visits[turn, game], microseconds[turn, game])
+    ply, seat = (turn - 1).astype(np.int8), (turn & 1).astype(np.int8)
+    values = (np.concatenate(ids)[game], ply, seat, *columns)
+    return pl.DataFrame(dict(zip(THOUGHTS, values, strict=True)), schema=THOUGHTS)
+
+
+def _encode_plies(parts: Sequence[RangeGames], games: int, room: NDArray[np.uint8]) -> TableBytes:
+    """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
+    file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
+    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games)), np.zeros(2, np.int64)
+    turns = [(ply, part) for ply in range(PIECES) for part in parts]
+    for number, (ply, part) in enumerate(turns, 1):
+        least = 1 if number == len(turns) else len(columns.game_id)
+        while rows := _pack_rows(part.games, part.game_id, ply, least, filled, columns, room, facts):
+            file.add_row_group(build_integer_chunks(file.physical, rows, room, facts), rows)
+    return file.finish()
+
+
+@kernel()
+def _pack_rows(
+    games: Games,
+    game_id: NDArray[np.int64],
+    ply: int,
+    least: int,
+    filled: NDArray[np.int64],
+    columns: PlyColumns,
+    room: NDArray[np.uint8],
+    facts: ColumnFacts,
+) -> int:
+    """Append rows of one ply to ``columns``, and pack the columns, one after the other, if they have ``least`` rows.
+
+    ``filled`` [2] holds the number of rows written and the game to go on with. Returns the number of rows packed, or 0
+    when all games were read: call it until then. Both steps are one call, since threads that encode take turns in
+    Python, and each turn costs a wait.
+    """
+    _fill_rows(games, game_id, ply, filled, columns)
+    rows = filled[FILLED_ROWS]
+    if rows < least:
+        filled[NEXT_GAME] = 0
+        return 0
+    filled[FILLED_ROWS] = 0
+    end = pack_ascending(columns.game_id[:rows], room, 0, facts, 0)
+    end = pack_small(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, room, end, facts, 1)
+    for number, column in enumerate(columns[2:]):
+        end = pack_small(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, room, end, facts, 2 + number)
+    return int(rows)
+
+
+@kernel()
+def _fill_rows(
+    games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
+) -> None:
+    """Append rows of one ply to ``columns`` until they are full or all games were read; ``filled`` is moved on."""
+    # Unsigned, so that no index is taken for one that counts from the end.
+    most, size = np.uint64(columns.game_id.shape[0]), np.uint64(games.plies.shape[0])
+    row, game, one = np.uint64(filled[FILLED_ROWS]), np.uint64(filled[NEXT_GAME]), np.uint64(1)
+    seat, first = (ply + 1) & 1, row
+    pieces, cells = games.pieces[ply], games.cells[ply]
+    # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
+    while game < size and row < most:
+        columns.game_id[row] = game_id[game]
+        columns.piece[row] = pieces[game]
+        columns.cell[row] = cells[game]
+        columns.outcome[row] = games.winner[game]
+        row += np.uint64(ply < games.plies[game])
+        game += one
+    columns.ply[first:row] = ply
+    columns.seat[first:row] = seat
+    for of_row in range(first, row):
+        winner = np.int64(columns.outcome[of_row])
+        columns.outcome[of_row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
+        columns.pairing[of_row] = columns.game_id[of_row] >> GAME_BITS
+    filled[FILLED_ROWS], filled[NEXT_GAME] = row, game
+
+
+def _encode_games(
+    parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+) -> TableBytes:
+    rows = [
+        GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending) for part in parts
+    ]
+    whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *rows, strict=True)))
+    starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
+    groups = (whole.select_rows(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
+    return encode_games_table(groups, used, pairings, room)
+
+
+def encode_games_table(
+    parts: Iterable[GameRows], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+) -> TableBytes:
+    """The table ``games`` from the rows of its row groups; ``used`` are the numbers of the pairings that have games.
+
+    ``room`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another pairing.
+    """
+    known = sorted({label for number in used for label in pairings[number]})
+    number_of = {label: number for number, label in enumerate(known)}
+    agents = np.zeros((2, max(used, default=0) + 1), np.int32)  # [first or second, pairing] index into ``known``
+    for number in used:
+        agents[:, number] = [number_of[label] for label in pairings[number]]
+    file = ParquetBuilder(GAMES_SCHEMA, _build_polars_metadata())
+    for part in parts:
+        file.add_row_group(_encode_game_columns(part, agents, known, room), len(part.game_id))
+    return file.finish()
+
+
+def _encode_game_columns(
+    rows: GameRows, agents: NDArray[np.int32], known: Sequence[str], room: NDArray[np.uint8]
+) -> Iterator[ColumnChunk]:
+    if rows.game_id[-1] >> GAME_BITS >= agents.shape[1]:  # ids ascend
+        raise ValueError("there is a game of a pairing that is not named")
+    columns = _IdColumns.empty(len(rows.game_id))
+    _fill_id_columns(rows.game_id, agents, columns)
+    yield encode_integers(rows.game_id, room)
+    yield encode_integers(columns.pair_id, room)
+    yield encode_integers(columns.pairing, room)
+    yield encode_labels(columns.agent_0, known, room)
+    yield encode_labels(columns.agent_1, known, room)
+    yield encode_integers(rows.winner, room)
+    yield encode_integers(rows.plies, room)
+    yield encode_integers(rows.opening, room)
+    yield encode_labels(rows.ending, ENDINGS, room)
+
+
+@functools.cache
+def _build_polars_metadata() -> Mapping[str, str]:
+    """The metadata by which Polars knows which texts are labels: what it writes itself."""
+    buffer = io.BytesIO()
+    pl.DataFrame(schema=GAMES_SCHEMA).write_parquet(buffer)
+    buffer.seek(0)
+    return pl.read_parquet_metadata(buffer)
+
+
+# The fingerprint of games is one number for any set of them, which adds up. It is the sum, modulo 2^64, of one mixed
+# number for each game: its id, its plies and its end. So the fingerprint of a range is the sum of those of its parts.
+# The fingerprint of a run is the same whoever played which part on how many threads.
+
+GAMES_AT_ONCE = 512  # games whose plies are packed at a time: their words stay in the processor's cache
+
+
+@kernel()
+def compute_fingerprint(
+    game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]
+) -> int:
+    """The fingerprint (uint64) of the games with indices ``span[0]`` to before ``span[1]``.
+
+    A game is three words: its id; plies, winner, opening and ending; its plies, packed. A ply is a byte, piece * 16 +
+    cell, so the plies take two words.
+    """
+    total = uint64(0)
+    words = np.empty((2, GAMES_AT_ONCE), np.uint64)  # [half, game] the plies, packed
+    for start in range(span[0], span[1], GAMES_AT_ONCE):
+        size = min(GAMES_AT_ONCE, span[1] - start)
+        _pack_plies(games, start, size, words)
+        for i in range(size):
+            game = start + i
+            plies = int64(games.plies[game])
+            end = plies | (int64(games.winner[game]) + 1) << 8 | int64(opening[game]) << 16
+            end |= int64(games.ending[game]) << 24
+            word = mix(uint64(game_id[game]) + GAMMA)
+            word = mix(word ^ (uint64(end) + GAMMA))
+            word = mix(word ^ (words[0, i] & _low_bytes_mask(min(plies, 8))))
+            total += mix((word + GAMMA) ^ (words[1, i] & _low_bytes_mask(max(plies - 8, 0))))
+    return total
+
+
+@inline_function
+def _pack_plies(games: Games, start: int, size: int, words: NDArray[np.uint64]) -> None:
+    """Fill ``words`` with the plies of consecutive games, also what lies beyond their ends."""
+    words[:] = 0
+    for ply in range(PIECES):
+        half, shift = ply >> 3, uint64(8 * (ply & 7))
+        for i in range(size):
+            byte = (int64(games.pieces[ply, start + i]) & 15) << 4 | (int64(games.cells[ply, start + i]) & 15)
+            words[half, i] |= uint64(byte) << shift
+
+
+@inline_function
+def _low_bytes_mask(plies: int) -> int:
+    """A word whose lowest bytes, as many as there are plies, are all ones."""
+    return ~uint64(0) if plies == 8 else (uint64(1) << uint64(8 * plies)) - uint64(1)

@@ -1,0 +1,226 @@
+"""The derived tables, and indexing, which makes positions and first plies of games that lack them.
+
+Each has a schema, says how games become rows, and how parents are made. ``decisions`` has a module of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.range_files import THOUGHTS_FOLDER, count_tallies, read_rows, tallies_to_frame
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from analytics.store.schema import TABLE_SCHEMAS, TALLIES_SCHEMA, THOUGHTS
+from analytics.store.table_files import damaged_file_error
+from analytics.tables.derived.decisions import DECISIONS_TABLE
+from analytics.tables.derived.positions import POSITIONS, derive_positions
+from analytics.tables.derived.range_table import RangeTable, list_extents, list_missing_ranges, record_derived_units
+from quarto.errors import FailureError
+from quarto.symmetry import build_symmetries
+
+# How the pairs of each pairing ended: written with the games.
+
+TALLIES_TABLE = RangeTable(
+    "tallies",
+    TALLIES_SCHEMA,
+    key=("pairing",),
+    totals=dict.fromkeys(TALLIES_SCHEMA.names()[1:], np.add),
+    derive_rows=lambda games, record, _extent: tallies_to_frame(count_tallies(games, record.swapped)),
+    source_table="games",
+)
+
+
+# The thoughts of players: the value, the visits and the time of each turn, where that was asked for. They come with the
+# games. The seconds were measured, so two writers of one range may write different bytes: the smaller check counts.
+
+THOUGHTS_TABLE = RangeTable(
+    THOUGHTS_FOLDER,
+    THOUGHTS,
+    key=("ply", "game_id"),
+    command="qarena run ... archive.thoughts=true",
+)
+
+
+# The first plies of games by piece and cell, as they were played.
+
+FIRST_PLIES = pl.Schema(
+    {
+        "pairing": pl.Int32(),
+        "second": pl.Int8(),  # agent that placed: 0 the pairing's first, 1 its second
+        "piece": pl.Int8(),  # 0 to 15, as it was given: not up to symmetry
+        "cell": pl.Int8(),  # 0 to 15
+        "games": pl.Int64(),
+        "wins": pl.Int64(),  # of the agent that placed
+        "draws": pl.Int64(),
+    }
+)
+
+FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
+
+
+def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
+    """The first plies of games, counted, from the table ``plies``: a table by the schema ``FIRST_PLIES``.
+
+    Ply 0 is placed in seat 1: in game 0 of a pair by the pairing's second agent.
+    """
+    outcome = pl.col("outcome")
+    columns = {
+        "second": 1 - pl.col("game_id") % 2,
+        "games": pl.lit(1),
+        "wins": (outcome == 1).cast(pl.Int64),
+        "draws": (outcome == 0).cast(pl.Int64),
+    }
+    rows = plies[: plies["ply"].search_sorted(1)].with_columns(**columns)
+    return rows.group_by(FIRST_PLIES_KEY).agg(pl.sum("games", "wins", "draws")).sort(FIRST_PLIES_KEY).cast(FIRST_PLIES)
+
+
+FIRST_PLIES_TABLE = RangeTable(
+    "first_plies",
+    FIRST_PLIES,
+    FIRST_PLIES_KEY,
+    totals={"games": np.add, "wins": np.add, "draws": np.add},
+    command="qarena archive index",
+    derive_rows=lambda plies, _record, _extent: derive_first_plies(plies),
+)
+
+
+# The position index counts the turns of games by position. Its extent is the ply before which turns are counted, in two
+# digits.
+
+END_PLY = 6  # the default: from seven pieces on, nearly every position of random games occurs in one game only
+
+
+class NotIndexedError(FailureError):
+    """The answer to a question needs positions that are not indexed."""
+
+
+POSITIONS_TABLE = RangeTable(
+    "positions",
+    POSITIONS,
+    key=("ply", "occupied", "board", "pairing", "second", "cell", "piece"),
+    totals={"games": np.add, "wins": np.add, "draws": np.add, "sample": np.minimum},
+    max_merged_files=64,  # with more, their parts would take more memory
+    command="qarena archive index",
+    group_rows=16384,  # many files are merged at once, and of each one group is in memory
+    # A question looks at each group, 20 to 30 microseconds, and decodes one, 5 microseconds for a thousand rows.
+    parent_rows=lambda units: 1 << (18 if units <= 1 << 24 else 20),
+    extents="0[1-9]|1[0-6]",
+    includes=operator.ge,
+    derive_rows=lambda plies, record, extent: derive_positions(
+        plies, record.rules, record.spec["opening_plies"], range(int(extent))
+    ),
+)
+
+
+def format_extent(end_ply: int) -> str:
+    """The extent of positions whose turns of plies 0 to before ``end_ply`` are counted."""
+    return f"{end_ply:02d}"
+
+
+def has_turns_of_ply(ply: int, extent: str) -> bool:
+    """Whether positions of an extent hold the turns of a ply."""
+    return POSITIONS_TABLE.is_extent(extent) and extent > format_extent(ply)
+
+
+def derive_stored_positions(
+    archive: Archive, record: RunRecord, stored: StoredRange, of_plies: range, rows: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """The positions of some consecutive plies of a range, from its games: a table by the schema ``POSITIONS``.
+
+    ``rows`` are those of ``plies`` if they were read already. Raises ``FailureError`` for a file of plies that is
+    missing or damaged.
+    """
+    plies = read_rows(archive, record.run_id, stored, "plies") if rows is None else rows
+    try:
+        return derive_positions(plies, record.rules, record.spec["opening_plies"], of_plies)
+    except ValueError as error:
+        raise damaged_file_error(archive.find_path("plies", record.run_id, stored), error) from error
+
+
+# All of them, and indexing.
+
+INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
+
+ALL_TABLES = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE, THOUGHTS_TABLE)
+DERIVED_TABLES = {table.name: table for table in ALL_TABLES}
+TABLES_NOTED_IN_RECORDS = (
+    POSITIONS_TABLE,
+    FIRST_PLIES_TABLE,
+    THOUGHTS_TABLE,
+)  # whose units records note, besides decisions
+TABLE_FOLDERS = (*TABLE_SCHEMAS, *DERIVED_TABLES)  # of table files
+
+
+class IndexChunk(NamedTuple):
+    """A range of games that is to be indexed."""
+
+    run_id: str
+    games: StoredRange
+    end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
+    first_plies: bool = True  # they are counted
+
+
+class IndexSummary(NamedTuple):
+    """What was indexed."""
+
+    games: int = 0
+    rows: int = 0  # of positions
+
+    def add(self, other: IndexSummary) -> IndexSummary:
+        """The totals of both."""
+        return IndexSummary(self.games + other.games, self.rows + other.rows)
+
+
+def list_index_chunks(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> list[IndexChunk]:
+    """The ranges of games that are not indexed up to ``end_ply``.
+
+    Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
+    ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.
+    """
+    parts: list[IndexChunk] = []
+    for run_id in run_ids:
+        build_symmetries(
+            check_record_format(archive.load_run(run_id)).rules
+        )  # built here, once, and not by each thread
+        depth = end_ply or max([END_PLY, *map(int, list_extents(archive, run_id, POSITIONS_TABLE))])
+        positions = {*list_missing_ranges(archive, run_id, POSITIONS_TABLE, partial(has_turns_of_ply, depth - 1))}
+        first_plies = {*list_missing_ranges(archive, run_id, FIRST_PLIES_TABLE, "".__eq__)}
+        parts += [
+            IndexChunk(run_id, games, depth if games in positions else 0, games in first_plies)
+            for games in sorted(positions | first_plies)
+        ]
+    return parts
+
+
+def index_chunk(archive: Archive, part: IndexChunk) -> IndexSummary:
+    """Count the positions and the first plies of a range of games, and store both.
+
+    Raises ``FailureError`` for a file that cannot be read or written.
+    """
+    run_id, stored, end_ply, _ = part
+    record, found = archive.load_run(run_id), 0
+    plies = read_rows(archive, run_id, stored, "plies")
+    if end_ply:
+        positions = derive_stored_positions(archive, record, stored, range(end_ply), plies)
+        POSITIONS_TABLE.write(archive, run_id, stored, positions, format_extent(end_ply))
+        found = len(positions)
+    if part.first_plies:
+        FIRST_PLIES_TABLE.write(archive, run_id, stored, derive_first_plies(plies))
+    return IndexSummary(stored.units * record.unit_line.games_a_pair, found)
+
+
+def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
+    """Index the games of runs that are not indexed yet, in this thread. Raises as ``list_index_chunks`` and ``index`` do."""
+    total = IndexSummary()
+    for part in list_index_chunks(archive, run_ids, end_ply):
+        total = total.add(index_chunk(archive, part))
+    for run_id in run_ids:
+        record_derived_units(archive, run_id, INDEX_TABLES)
+    return total

@@ -1,0 +1,307 @@
+"""Tables with a file for each range: columns, order of rows, and how a parent is made from its children.
+
+A derived table holds facts that follow from the games of each range. Its files have the names of the games' files. So
+the missing files are the difference of two sets of ranges. A parent holds the rows of its children (decisions) or their
+sums (positions, first plies). It counts by the same rule as a parent of games.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from analytics.store.archive import Archive, ExtentFilter
+from analytics.store.game_tables import ROW_GROUP_ROWS, TableBytes
+from analytics.store.parquet.encoder import encode_parquet
+from analytics.store.range_files import write_table
+from analytics.store.ranges import Range, Ranges, StoredRange, list_gaps, split_into_files
+from analytics.store.records import RunRecord
+from analytics.store.table_files import read_file_frames
+
+RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
+
+
+@dataclass(frozen=True, eq=False)
+class RangeTable:
+    """A table with a file for each range of units."""
+
+    name: str  # of the folder of its files
+    schema: pl.Schema
+    key: tuple[str, ...]  # the columns by which its rows ascend
+    totals: Totals | None = None  # of sums
+    max_merged_files: int = 256  # files that become one at a time: all are open, and parts of them in memory
+    command: str = ""  # that makes what is missing; empty: it comes with the games
+    group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
+    parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # of a row group of a parent of so many units
+    extents: str = ""  # a regular expression: the extents that its files may have
+    includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
+    source_table: str = "plies"  # the table from whose rows its own are made
+    derive_rows: RowDeriver | None = None  # that makes them; None: they are made elsewhere
+    # A parent's file of its rows in parts; None: all columns are integers.
+    encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
+
+    def is_extent(self, extent: str) -> bool:
+        """Whether a file may have an extent in its name."""
+        return re.fullmatch(self.extents, extent) is not None
+
+    @property
+    def remedy(self) -> str:
+        """The advice for a damaged file of a derived table."""
+        return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
+
+    def read_frames(
+        self, archive: Archive, run_id: str, stored: StoredRange, rows: int | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """The rows of a file, in parts of so many. Raises ``FailureError`` for a damaged one."""
+        path = archive.folder(self.name, run_id) / stored.name
+        return read_file_frames(archive.backend, path, self.schema, rows)
+
+    def write(
+        self, archive: Archive, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
+    ) -> StoredRange:
+        """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
+        content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
+        return write_table(archive, run_id, self.name, games, content, extent)
+
+    def merge(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
+        """The rows of a parent of so many units from those of its children. All come in parts."""
+        return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
+
+    def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
+        """A parent's file of a range of units."""
+        rows = self.merge(children, span[1] - span[0])
+        return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
+
+
+def list_extents(archive: Archive, run_id: str, table: RangeTable) -> list[str]:
+    """The extents of a run's files of a table, the greatest first."""
+    every = {each.extent for each in archive.list_files(table.name, run_id)}
+    return sorted(filter(table.is_extent, every), reverse=True)
+
+
+def select_best_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
+    """The files of a derived table for a question that names no extent.
+
+    It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
+    the greatest extent.
+    """
+    extents = list_extents(archive, run_id, table)
+    enough = [extents[: number + 1] for number in range(len(extents))]
+    every = [archive.list_effective_ranges(run_id, table.name, those.__contains__) for those in enough]
+    return max(every, key=lambda ranges: ranges.units, default=Ranges())
+
+
+def count_lost_units(archive: Archive, record: RunRecord, table: RangeTable) -> int:
+    """Return how many units a derived table of a run had when the run's record was written and has no longer."""
+    return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
+
+
+def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
+    """Describe the units that a derived table of a run has lost, with the remedy, for after the name of its folder."""
+    return (
+        f"lacks {units} of {record.recorded_units(table.name)} units, which were there: restore the files from a copy, "
+        f"or run '{table.command}' again"
+    )
+
+
+def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
+    """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
+
+    A greater number that is there stays: what is lost is missed until it is made again.
+
+    Raises:
+        FailureError: The record cannot be written.
+
+    """
+    units = {table.name: select_best_ranges(archive, run_id, table).units for table in tables}
+    record = archive.find_run(run_id)
+    if record is not None and any(record.recorded_units(name) < count for name, count in units.items()):
+        archive.update_run(run_id, lambda known: known and known.with_derived_units(units))
+
+
+def list_missing_ranges(archive: Archive, run_id: str, table: RangeTable, enough: ExtentFilter) -> list[StoredRange]:
+    """The ranges of games that a derived table does not cover to a sufficient extent."""
+    known = archive.list_effective_ranges(run_id, table.name, enough)
+    return archive.list_effective_ranges(run_id).select_outside(known)
+
+
+class TableChunk(NamedTuple):
+    """A part of a range of games, from which a table is to be made."""
+
+    run_id: str
+    games: StoredRange
+    first: int
+    end: int
+
+    @property
+    def units(self) -> int:
+        return self.end - self.first
+
+
+def group_partial_files(
+    archive: Archive, run_id: str, table: RangeTable, lacks: Sequence[StoredRange]
+) -> Iterator[list[StoredRange]]:
+    """For each of some ranges of games, in order: the files that a table has of parts of this range."""
+    ranges, made = Ranges(lacks), {each: list[StoredRange]() for each in lacks}
+    for each in archive.list_files(table.name, run_id) if lacks else ():
+        games = ranges.find_range(each.first)
+        if games is not None and each.end <= games.end and table.is_extent(each.extent):
+            made[games].append(each)
+    return iter(made.values())
+
+
+def list_missing_chunks(
+    run_id: str, games: StoredRange, made: Iterable[StoredRange], most: int
+) -> Iterator[TableChunk]:
+    """The parts of a range of games that a table lacks: aligned, with at most ``most`` units each.
+
+    A part in ``made`` has a file already, even if the files do not yet make up the whole range.
+    """
+    gaps = list_gaps(sorted((each.first, each.end) for each in made), games.end, games.first)
+    if not gaps:  # yet they do not count: some are of other games
+        yield TableChunk(run_id, games, games.first, games.end)
+    for first, end in gaps:
+        for low, high in split_into_files(first, end, games.end, most):
+            yield TableChunk(run_id, games, low, high)
+
+
+# Merging: tables that are sorted by the same key become one. Of each table only a part is in memory. A step takes, from
+# all tables, the rows up to the least of the last keys in memory: what is read later comes after these. So memory does
+# not grow with the tables, and the same rows give the same parts.
+
+ROWS_IN_MEMORY = 1 << 20  # of so many tables together, about 50 bytes each
+MIN_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
+
+RowKey = tuple[Any, ...]
+Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the same key become one
+
+
+def compute_rows_per_table(tables: int) -> int:
+    """The number of rows of each of so many tables in memory: read the tables in parts of that size."""
+    return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
+
+
+def merge_sorted_tables(
+    tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
+) -> Iterator[pl.DataFrame]:
+    """The rows of all tables by their key, in parts of ``group_rows``, the last one smaller; no part is empty.
+
+    A table comes as its rows in order, in parts. With ``totals`` rows of the same key become one, and each table has a
+    key once. Columns that are neither in the key nor in ``totals`` follow from the key.
+    """
+    waiting, rows = list[pl.DataFrame](), 0
+    for found in _iterate_merge_steps([_MergeCursor(table, key) for table in tables]):
+        found.sort(key=lambda rows: _key_at(rows, key, 0))
+        step = pl.concat(found)
+        if any(_key_at(one, key, -1) >= _key_at(other, key, 0) for one, other in itertools.pairwise(found)):
+            step = sort_by_key(step, key)
+            step = sum_equal_keys(step, key, totals) if totals else step
+        waiting.append(step)
+        rows += len(step)
+        while rows >= group_rows:
+            whole = pl.concat(waiting)
+            yield whole[:group_rows]
+            waiting, rows = [whole[group_rows:]], rows - group_rows
+    if rows:
+        yield pl.concat(waiting)
+
+
+def _key_at(rows: pl.DataFrame, key: Sequence[str], row: int) -> RowKey:
+    return rows.select(key).row(row)
+
+
+def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Rows in the order of their key, whose columns are whole numbers.
+
+    Neighbouring columns share a word of 63 bits if their values fit: one word is sorted many times as fast as seven
+    columns.
+    """
+    words, room = list[pl.Series](), 0
+    for name in key:
+        column, least, most = rows[name].to_numpy(), int(rows[name].min()), int(rows[name].max())  # type: ignore[arg-type]
+        bits = (most - least).bit_length()
+        values = column.astype(np.int64) - (least if bits < 64 else 0)
+        if words and bits <= room:
+            words[-1] = words[-1] * (1 << bits) + pl.Series(values)
+            room -= bits
+        else:
+            words.append(pl.Series(values))
+            room = 63 - bits
+    names = [f"word {number}" for number in range(len(words))]
+    return rows.with_columns(**dict(zip(names, words, strict=True))).sort(names).drop(names)
+
+
+def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:
+    """Rows in the order of their key, of which those with the same one become one. There is at least one."""
+    begins = np.zeros(len(rows), np.bool_)
+    begins[0] = True
+    for name in key:
+        column = rows[name].to_numpy()
+        begins[1:] |= column[1:] != column[:-1]
+    sums = {name: pl.Series(of.reduceat(rows[name].to_numpy(), np.flatnonzero(begins))) for name, of in totals.items()}
+    return rows.filter(pl.Series(begins)).with_columns(**sums)
+
+
+class _MergeCursor:
+    """The rows of one table that are in memory and not merged yet."""
+
+    def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
+        self._parts, self._key = parts, key
+        self._frame, self._keys = pl.DataFrame(), pl.DataFrame()
+        self._size = 0  # of the last part
+        self.is_exhausted = False  # all are in memory
+        self.refill()
+
+    def refill(self) -> None:
+        """Read the next part if less than half of one is left."""
+        while not self.is_exhausted and 2 * len(self._frame) <= self._size:
+            part = next(self._parts, None)
+            self.is_exhausted = part is None
+            if part is not None and len(part):
+                self._size = len(part)
+                self._frame = pl.concat([self._frame, part]) if len(self._frame) else part
+        if len(self._keys) < len(self._frame):
+            self._keys = self._frame.select(self._key)
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def key_at(self, row: int) -> RowKey:
+        """The key of a row in memory."""
+        return self._keys.row(row)
+
+    def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
+        """The rows in memory up to a key, or all of them; they are gone from here then."""
+        end = len(self)
+        if limit is not None and end and self.key_at(-1) > limit:
+            end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
+        found, self._frame = self._frame[:end], self._frame[end:]
+        if end:
+            self._keys = self._keys[end:]
+            self.refill()
+        return found
+
+
+def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
+    """Rows of several tables; what comes in a step is before all that comes in later ones."""
+    while True:
+        limit = min((each.key_at(-1) for each in tables if not each.is_exhausted), default=None)
+        if (
+            limit is not None and len(limit) > 1
+        ):  # of plies one at a time: then tables of different games do not overlap
+            least = min(each.key_at(0)[0] for each in tables if len(each))
+            limit = limit if limit[0] == least else (least, math.inf)
+        found = [rows for each in tables if len(rows := each.pop_up_to(limit))]
+        if found:
+            yield found
+        if limit is None:
+            return

@@ -1,0 +1,362 @@
+"""Merging: the content of several archives in one. The sources are only read.
+
+The games of all archives are compared before anything is written, and so is everything else that may conflict. Then
+files are copied byte for byte, and records are joined. Every step may be repeated, so a merge that was stopped leaves a
+sound archive, and the same merge again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import combinations
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, structs
+
+from analytics.store import policy_cards, policy_store, sprt_verdicts
+from analytics.store.archive import GAMES_FOLDER, Archive, has_requested_units
+from analytics.store.files.backend import explain_errors
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.range_files import RunFingerprints, list_contradictions, read_games, write_range
+from analytics.store.ranges import (
+    StoredRange,
+    compute_checksum,
+    list_gaps,
+    merge_ranges,
+    select_effective_derived,
+    split_aligned,
+)
+from analytics.store.records import RunRecord, compute_run_id, encode_record, merge_code
+from analytics.tables.derived.decisions import record_annotated_units
+from analytics.tables.derived.definitions import DERIVED_TABLES, TABLES_NOTED_IN_RECORDS
+from analytics.tables.derived.range_table import record_derived_units
+from quarto.errors import FailureError, RequestError
+
+COPIED_TABLES = ("plies", "tallies", GAMES_FOLDER)  # in the order of writing
+
+
+class MergeOptions(NamedTuple):
+    """The user's choices for conflicts."""
+
+    prefix: str = ""  # of the names of policies that the destination knows with other content
+    other_code: bool = False  # add games of other code to a run that is there
+
+
+class MergeSummary(NamedTuple):
+    """Counts of what a merge added."""
+
+    runs: int = 0  # that were not there
+    games: int = 0
+    policies: int = 0
+    verdicts: int = 0
+    jobs: int = 0  # of sweeps
+    tables: int = 0  # files of derived tables
+
+    def with_more(self, **counts: int) -> MergeSummary:
+        """The same with more of some of them."""
+        return self._replace(**{name: getattr(self, name) + count for name, count in counts.items()})
+
+
+def merge_archives(
+    sources: Sequence[Archive],
+    target: Archive,
+    options: MergeOptions,
+    progress: Callable[[int], None] = lambda _games: None,
+) -> MergeSummary:
+    """Add to ``target`` what it lacks; ``progress`` is called with the games of each file that was dealt with.
+
+    Raises ``RequestError`` for conflicts between the archives, ``FailureError`` for files that are damaged or cannot be
+    written.
+    """
+    found = [*list_conflicts(sources, target, options)]
+    if found:
+        more = f" (and {len(found) - 1} more conflicts)" if len(found) > 1 else ""
+        raise RequestError(found[0] + more)
+    done = MergeSummary()
+    with_records = [[(record, source) for record in source.load_runs()] for source in sources]
+    for record, source in heapq.merge(*with_records, key=lambda each: beginning_key(each[0])):
+        done = _merge_run(source, target, record, done, progress)
+    for source in sources:
+        for job in source.load_sweep_jobs():
+            if target.backend.status(target.root / "sweeps" / job.sweep_id / f"{job.job}.json") is None:
+                target.write_sweep_job(job)
+                done = done.with_more(jobs=1)
+    for source, card, new in [*list_policies_to_copy(sources, target, options)]:  # no name is refused later
+        policy_store.copy(source, card, target, new)
+        done = done.with_more(policies=1)
+    return done
+
+
+def _merge_run(
+    source: Archive, target: Archive, record: RunRecord, done: MergeSummary, progress: Callable[[int], None]
+) -> MergeSummary:
+    """Add a run, with its verdicts and derived tables: first the record, so that no games are without one."""
+    run_id, known = record.run_id, target.list_effective_ranges(record.run_id)
+    new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
+    if target.find_run(run_id) is None:
+        new, done = structs.replace(new, number=target.compute_next_run_number()), done.with_more(runs=1)
+    if any(known.list_gaps(end, first) for first, end in source.list_effective_ranges(run_id).covered_ranges):
+        target.update_run(
+            run_id, lambda there: structs.replace(there or new, code=merge_code((there or new).code, record.code))
+        )
+    else:
+        target.update_run(run_id, lambda there: there or new)
+    for stored in source.list_effective_ranges(run_id):
+        units = _merge_range(source, target, record, stored)
+        done = done.with_more(games=units * record.unit_line.games_a_pair)
+        progress(stored.units * record.unit_line.games_a_pair)
+    for table in DERIVED_TABLES:
+        done = done.with_more(tables=sum(_copy_derived_files(source, target, run_id, table)))
+    record_annotated_units(target, run_id)
+    record_derived_units(
+        target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
+    )
+    for path in sprt_verdicts.list_verdict_files(source):
+        verdict = sprt_verdicts.load_verdict(source, path)
+        there = sprt_verdicts.verdict_path(target, run_id, verdict.verdict_id)
+        if verdict.run_id == run_id and target.backend.status(there) is None:
+            sprt_verdicts.write_verdict(target, verdict)
+            done = done.with_more(verdicts=1)
+    target.update_run(run_id, lambda there: there and _merge_records(there, record, target))
+    return done
+
+
+def _merge_records(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
+    """The record of a run that has the games of both. Merging again changes nothing."""
+    asked = structs.replace(known, games=max(known.games, record.games))
+    whole = has_requested_units(asked, target.list_effective_ranges(known.run_id)) or "imported" in known.spec
+    return structs.replace(
+        asked,
+        status="complete" if whole else "interrupted",
+        seconds=max(known.seconds, record.seconds),
+        created=min(known.created, record.created, key=datetime.fromisoformat),
+    )
+
+
+# Games.
+
+
+def _merge_range(source: Archive, target: Archive, record: RunRecord, stored: StoredRange) -> int:
+    """Add the games of a range that the target lacks; returns the number of their units.
+
+    A file that overlaps one of the target in part is not copied, because one of them would have to be cut. The units
+    that are lacking are cut out of it.
+    """
+    inside = target.list_effective_ranges(record.run_id).select_overlapping(stored.first, stored.end)
+    lacking = inside.list_gaps(stored.end, stored.first)
+    if lacking and stored.is_file and all(stored.first <= each.first and each.end <= stored.end for each in inside):
+        _copy_games(source, target, record.run_id, stored)
+    elif lacking:
+        games = read_games(source, record.run_id, stored)
+        for span in (piece for gap in lacking for piece in split_aligned(*gap)):
+            write_range(target, record, span, games.select_units(record.unit_line, *span))
+    return sum(end - first for first, end in lacking)
+
+
+def _copy_games(source: Archive, target: Archive, run_id: str, stored: StoredRange) -> None:
+    for table in COPIED_TABLES:
+        try:
+            path = source.find_path(table, run_id, stored)
+        except FileNotFoundError as error:
+            if table == "tallies":  # they are in a file of a larger range, which is copied later, or are counted
+                continue
+            raise FailureError(f"{error} is missing: see 'qarena archive verify'") from error
+        _copy_table_file(source, path, target, target.folder(table, run_id))
+
+
+def _copy_table_file(source: Archive, path: PurePath, target: Archive, folder: PurePath) -> None:
+    """Copy a table file as it is. Raises ``FailureError`` if it is damaged."""
+    with explain_errors("read", path):
+        content = source.backend.read(path)
+    if path.suffixes[-2] != f".{compute_checksum(content)}":
+        raise FailureError(f"{path} has other bytes than its name says: see 'qarena archive verify'")
+    target.write_file(folder / path.name, content)
+
+
+def _copy_derived_files(source: Archive, target: Archive, run_id: str, table: str) -> Iterator[int]:
+    """Add the files of a derived table that the target lacks and whose games it has: 1 for each that was added."""
+    games = target.list_effective_ranges(run_id)
+    for extent in sorted({each.extent for each in source.list_files(table, run_id)}):
+        known = target.list_effective_ranges(run_id, table, extent.__eq__)
+        lacking = [
+            each
+            for each in source.list_effective_ranges(run_id, table, extent.__eq__)
+            if known.select_overlapping(each.first, each.end).list_gaps(each.end, each.first)
+        ]
+        there = [each for each in target.list_files(table, run_id) if each.extent == extent]
+        wanted = set(select_effective_derived([*there, *lacking], games))
+        for each in lacking:
+            if each in wanted:
+                _copy_table_file(source, source.folder(table, run_id) / each.name, target, target.folder(table, run_id))
+                yield 1
+
+
+# Conflicts: all archives are compared with each other, in any order.
+
+
+class _RunHolder(NamedTuple):
+    """The record of a run, and the archive that holds it."""
+
+    record: RunRecord
+    archive: Archive
+
+
+def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
+    """The key that sorts the records of several archives: by the time at which the runs began."""
+    return datetime.fromisoformat(record.created), record.run_id, str(record.code.get("fingerprint"))
+
+
+def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
+    """The conflicts between archives, as sentences. If a source lacks a record, nothing else is looked for."""
+    without = [
+        (source, run_id) for source in sources for run_id in source.list_run_ids() if source.find_run(run_id) is None
+    ]
+    if without:
+        yield from (f"run {run_id} of {source.root} has no record: restore it" for source, run_id in without)
+        return
+    for held in _group_holders([*sources, target]):
+        yield from _list_run_conflicts(held, target, options)
+    archives = [target, *sources]
+    yield from _list_record_conflicts(archives, _list_job_contents, "rename the folder of one")
+    yield from _list_record_conflicts(archives, _list_verdict_contents, "run 'qarena archive verify' on both")
+    yield from _list_policy_conflicts(sources, target, options)
+
+
+def _group_holders(archives: Sequence[Archive]) -> Iterator[list[_RunHolder]]:
+    """The holders of each run, in an order that does not depend on that of the archives."""
+    held: dict[str, list[_RunHolder]] = {}
+    for archive in archives:
+        for record in archive.load_runs():
+            held.setdefault(record.run_id, []).append(_RunHolder(record, archive))
+    for run_id in sorted(held):
+        yield sorted(held[run_id], key=lambda each: beginning_key(each.record))
+
+
+def _list_run_conflicts(held: Sequence[_RunHolder], target: Archive, options: MergeOptions) -> Iterator[str]:
+    for record, archive in held:
+        if archive is not target and compute_run_id(record.spec) != record.run_id:
+            yield f"run {record.run_id} of {archive.root} has the spec of run {compute_run_id(record.spec)}: it was changed"
+    for one, other in combinations(held, 2):
+        if one.record.spec != other.record.spec:
+            yield f"run {one.record.run_id} has another spec in {one.archive.root} than in {other.archive.root}"
+            continue
+        yield from _list_game_conflicts(one, other)
+    if not options.other_code:
+        yield from _list_code_conflicts(held, target)
+
+
+def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
+    """The ranges of which two archives hold different games, as one sentence."""
+    record = one.record
+    mine, theirs = (
+        RunFingerprints(each.archive, record.run_id, each.archive.list_effective_ranges(record.run_id))
+        for each in (one, other)
+    )
+    spans = merge_ranges(span for span, _ in list_contradictions(mine, theirs))
+    if spans:
+        first, end = spans[0]
+        more = f", and of {len(spans) - 1} more ranges" if len(spans) > 1 else ""
+        pairing = first % record.unit_line.pairings
+        labels = " and ".join(record.pairings[pairing])
+        yield (
+            f"run {record.run_id} has different games of units {first} to {end - 1} (from pair "
+            f"{first // record.unit_line.pairings} of {labels} on){more} in {one.archive.root} and {other.archive.root}: "
+            "leave one archive out"
+        )
+
+
+def _list_code_conflicts(held: Sequence[_RunHolder], target: Archive) -> Iterator[str]:
+    """Runs whose games would come from different code: each archive in turn adds what those before it lack."""
+    before = [each for each in held if each.archive is target]
+    for each in (each for each in held if each.archive is not target):
+        ranges = each.archive.list_effective_ranges(each.record.run_id)
+        known = merge_ranges(
+            span for one in before for span in one.archive.list_effective_ranges(each.record.run_id).covered_ranges
+        )
+        lacking = any(list_gaps(known, end, first) for first, end in ranges.covered_ranges)
+        if before and lacking and not any(_is_equivalent_code(each.record.code, one.record.code) for one in before):
+            code, there = (str(held.record.code.get("fingerprint"))[:12] for held in (each, before[0]))
+            yield (
+                f"run {each.record.run_id} was played by code {code} in {each.archive.root}, by code {there} in "
+                f"{before[0].archive.root}: leave one out, or unite their games with --other-code"
+            )
+        before.append(each)
+
+
+def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether ``code`` is among the code of another run, or played a sample of its games equally."""
+    own = {code.get("fingerprint"), *code.get("same_games", ())}
+    return not own.isdisjoint({other.get("fingerprint"), *other.get("extended_by", ()), *other.get("same_games", ())})
+
+
+# Records.
+
+
+def _list_record_conflicts(
+    archives: Sequence[Archive], of: Callable[[Archive], Iterable[tuple[str, object]]], remedy: str
+) -> Iterator[str]:
+    """The records of one name that archives have with different content."""
+    known: dict[str, tuple[object, Archive]] = {}
+    for archive in archives:
+        for name, content in of(archive):
+            first, where = known.setdefault(name, (content, archive))
+            if first != content:
+                yield f"{name} is another one in {archive.root} than in {where.root}: {remedy}"
+
+
+def _list_job_contents(archive: Archive) -> Iterator[tuple[str, object]]:
+    for job in archive.load_sweep_jobs():
+        yield f"job {job.job} of sweep {job.sweep_id}", encode_record(job)
+
+
+def _list_verdict_contents(archive: Archive) -> Iterator[tuple[str, object]]:
+    for path in sprt_verdicts.list_verdict_files(archive):
+        verdict = sprt_verdicts.load_verdict(archive, path)
+        yield f"verdict {verdict.verdict_id} of run {verdict.run_id}", (verdict.accepted, verdict.counts)
+
+
+# Policies.
+
+
+def list_policies_to_copy(
+    sources: Sequence[Archive], target: Archive, options: MergeOptions
+) -> Iterator[tuple[Archive, PolicyCard, PolicyCard]]:
+    """The policies that a source has and the target lacks, with their cards in both; those of each source oldest first.
+
+    Raises ``RequestError`` for a prefix that makes no name.
+    """
+    there = policy_cards.load_cards(target)
+    for source in sources:
+        cards, before = policy_cards.load_cards(source), {each.policy_id for each in there}
+        clashing = {name for name, _, _ in _list_name_clashes(cards, there)}
+        for card in cards:
+            name = options.prefix + card.name if card.name in clashing else card.name
+            policy_store.check_name(name, "--prefix")
+            new = structs.replace(card, name=name, policy_id=policy_cards.compute_policy_id(name, card.knowledge))
+            if not {card.policy_id, new.policy_id} & before:
+                there.append(new)
+                yield source, card, new
+
+
+def _list_name_clashes(
+    theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]
+) -> Iterator[tuple[str, PolicyCard, PolicyCard]]:
+    """The names of policies with other content on either side, and the newest of those policies."""
+    known, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
+    for name in dict.fromkeys(card.name for card in theirs):
+        added = [card for card in theirs if card.name == name and card.policy_id not in known]
+        others = [card for card in ours if card.name == name and card.policy_id not in new]
+        if added and others:
+            yield name, added[-1], others[-1]
+
+
+def _list_policy_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
+    for one, other in [] if options.prefix else combinations([target, *sources], 2):
+        for name, theirs, ours in _list_name_clashes(policy_cards.load_cards(other), policy_cards.load_cards(one)):
+            yield (
+                f"policy {name!r} is {theirs.policy_id} in {other.root} and {ours.policy_id} in {one.root}: give "
+                f"--prefix, which renames that of {other.root}"
+            )

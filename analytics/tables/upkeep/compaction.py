@@ -1,0 +1,304 @@
+"""Rolling up: the files of neighbouring ranges become one file, which then counts instead of them.
+
+A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
+any number of processes at once: they write the same. The files that it replaced are removed later
+(``remove_replaced_files``), since a listing is no snapshot. Small files roll up by themselves, larger ones when somebody asks
+for it: that is compaction.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.game_tables import ROW_GROUP_ROWS, GameRows, TableBytes, encode_games_table
+from analytics.store.parquet.encoder import allocate_buffer
+from analytics.store.range_files import write_slices, write_table
+from analytics.store.ranges import Range, Ranges, StoredRange
+from analytics.store.records import RunRecord
+from analytics.store.schema import PLIES_SCHEMA, TABLE_SCHEMAS
+from analytics.store.table_files import VERIFY_REMEDY, read_file_frames
+from analytics.tables.derived.decisions import DECISIONS_TABLE, AnnotationExtent
+from analytics.tables.derived.definitions import (
+    DERIVED_TABLES,
+    FIRST_PLIES_TABLE,
+    POSITIONS_TABLE,
+    TALLIES_TABLE,
+    THOUGHTS_TABLE,
+)
+from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents
+from analytics.tables.derived.threads import run_on_threads
+from analytics.tables.upkeep.garbage import remove_replaced_files
+from quarto.errors import FailureError
+
+MIN_SIBLINGS = 64  # files of rows that become one by themselves
+MIN_SUM_FILES = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
+SMALL_GAMES = 1 << 18  # of a range that grows by itself, at most
+SUM_BYTES = 1280 << 20  # of the files that become one sum, at most: the sum is made in memory
+COMPACTION_BYTES = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
+LARGE_FILE_SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
+
+
+def _encode_games(parts: Iterator[pl.DataFrame], record: RunRecord, span: Range) -> TableBytes:
+    rows = (GameRows(*(part[name].to_physical().to_numpy().copy() for name in GameRows._fields)) for part in parts)
+    # The pairings that have games in the range; where units are numbered through all of them, all: any may have.
+    spans = enumerate(record.unit_line.pair_range(pairing, *span) for pairing in range(len(record.pairings)))
+    used = [pairing for pairing, (first, end) in spans if first < end]
+    return encode_games_table(rows, used, record.pairings, allocate_buffer(ROW_GROUP_ROWS))
+
+
+PLIES_TABLE = RangeTable("plies", PLIES_SCHEMA, key=("ply", "game_id"))
+GAMES_TABLE = RangeTable(GAMES_FOLDER, TABLE_SCHEMAS[GAMES_FOLDER], key=("game_id",), encode=_encode_games)
+STORED_TABLES = PLIES_TABLE, GAMES_TABLE
+
+GroupCondition = Callable[[Ranges], bool]  # whether some files, neighbours without holes, are to become one
+
+
+class CompactionGroup(NamedTuple):
+    """Files of neighbouring ranges that become one."""
+
+    parent: StoredRange
+    children: Ranges
+
+
+def list_compaction_groups(ranges: Ranges, end_unit: int, fits: GroupCondition, most: int) -> Iterator[CompactionGroup]:
+    """The largest parents that can be made of at most so many files, from left to right: aligned, and without holes.
+
+    The last one may end at ``end_unit``, the run's last unit.
+    """
+    size = 1
+    while len(ranges) and size < int(ranges.ends[-1]):
+        size *= 2
+    yield from _list_groups(ranges, (0, size), end_unit, fits, most)
+
+
+def _list_groups(
+    known: Ranges, span: Range, end_unit: int, fits: GroupCondition, most: int
+) -> Iterator[CompactionGroup]:
+    """Those in an aligned range."""
+    first, end = span
+    inside = known.select_overlapping(first, end)
+    if len(inside) < 2:
+        return
+    last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
+    whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
+    are_files = all(child.is_file for child in inside)  # no slices of files that another writer has just made overlap
+    if whole and are_files and len(inside) <= most and fits(inside):
+        yield CompactionGroup(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
+        return
+    middle = (first + end) // 2
+    for half in ((first, middle), (middle, end)):
+        yield from _list_groups(known, half, end_unit, fits, most)
+
+
+def compact_tables(
+    archive: Archive,
+    record: RunRecord,
+    tables: Sequence[RangeTable],
+    fits: GroupCondition,
+    progress: Callable[[CompactionGroup], None] = lambda _family: None,
+    threads: int = 1,
+    on_wait: Callable[[], None] = lambda: None,
+) -> int:
+    """Make parents of the files of tables that hold the same ranges; returns how many were made.
+
+    The last table says which ranges there are: files of games are written last. ``progress`` is called with each
+    family whose parent is made, ``on_wait`` several times a second: an exception in one of them ends the work. Raises
+    ``FailureError`` for a file that is damaged, and one that cannot be written.
+    """
+    made, most = 0, min(table.max_merged_files for table in tables)
+
+    def count_group(family: CompactionGroup | None) -> None:
+        nonlocal made
+        if family is not None:
+            made += 1
+            progress(family)
+
+    for extent in list_extents(archive, record.run_id, tables[-1]):
+        before = -1
+        while made > before:  # parents become children
+            before = made
+            archive.refresh()
+            ranges = archive.list_effective_ranges(record.run_id, tables[-1].name, partial(operator.eq, extent))
+            found = [*list_compaction_groups(ranges, record.end_unit, fits, most)]
+            jobs = (partial(_write_parents, archive, record, tables, family) for family in found)
+            run_on_threads(jobs, threads, count_group, on_wait=on_wait)
+    return made
+
+
+def _write_parents(
+    archive: Archive, record: RunRecord, tables: Sequence[RangeTable], family: CompactionGroup
+) -> CompactionGroup | None:
+    """Write the files of a parent; None: another process was quicker, and the children are removed already."""
+    run_id, parent = record.run_id, family.parent
+    try:
+        first = encode_parent_table(archive, record, tables[0], family, tables[-1])
+        stored = write_table(archive, run_id, tables[0].name, parent, first, parent.extent)
+        for table in tables[1:]:
+            content = encode_parent_table(archive, record, table, family, tables[-1])
+            write_table(archive, run_id, table.name, parent, content, parent.extent)
+    except FileNotFoundError as error:
+        counting = {*archive.list_effective_ranges(run_id, tables[-1].name, partial(operator.eq, parent.extent))}
+        if counting.issuperset(family.children):
+            raise FailureError(f"{error.filename or error} is missing: {VERIFY_REMEDY}") from error
+        return None
+    if archive.backend.status(archive.folder(tables[0].name, run_id) / stored.name) is None:
+        # This process stood still for so long that the file was taken for garbage.
+        write_table(archive, run_id, tables[0].name, parent, first, parent.extent)
+    return family
+
+
+def encode_parent_table(
+    archive: Archive, record: RunRecord, table: RangeTable, family: CompactionGroup, listed: RangeTable
+) -> TableBytes:
+    """A parent's table from those of its children, which are named as the files of the table ``listed``.
+
+    Raises ``FailureError`` for a damaged file, ``FileNotFoundError`` for one that is not there.
+    """
+    run_id, rows = record.run_id, compute_rows_per_table(len(family.children))
+
+    def read_child(child: StoredRange) -> Iterator[pl.DataFrame]:
+        if table is listed:
+            return table.read_frames(archive, run_id, child, rows)
+        return read_file_frames(archive.backend, archive.find_path(table.name, run_id, child), table.schema, rows)
+
+    return table.build_parent([read_child(child) for child in family.children], record, family.parent[:2])
+
+
+def build_small_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
+    """Whether files should become one by themselves: many, none of them large beside the others."""
+
+    def is_small_group(children: Ranges) -> bool:
+        if len(children) < siblings or (most_units is not None and children.units > most_units):
+            return False
+        return (
+            LARGE_FILE_SHARE * max(child.units for child in children) <= children.units or len(children) >= 2 * siblings
+        )
+
+    return is_small_group
+
+
+def build_same_annotation_condition(archive: Archive, run_id: str, fits: GroupCondition) -> GroupCondition:
+    """The same for files of games, but those that are annotated, or have thoughts, do not join those that are not.
+
+    Exact values of a part of a file count only when those of the rest are there, and so do thoughts. They take hours.
+    """
+    extents = map(AnnotationExtent.from_text, list_extents(archive, run_id, DECISIONS_TABLE))
+    known = [archive.list_effective_ranges(run_id, DECISIONS_TABLE.name, extent.is_included_in) for extent in extents]
+    known.append(archive.list_effective_ranges(run_id, THOUGHTS_TABLE.name))
+
+    def is_alike(children: Ranges) -> bool:
+        first, end = children[0].first, children[-1].end
+        held = (sum(each.units for each in ranges.select_overlapping(first, end)) for ranges in known)
+        return fits(children) and all(covered == 0 or covered >= end - first for covered in held)
+
+    return is_alike
+
+
+def build_size_condition(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
+    """Whether files have at most so many bytes together, in all tables that hold the same ranges."""
+    known = dict[str, int]()  # by the name, but for the check
+
+    def is_within_size(children: Ranges) -> bool:
+        stems = [_stem(child.name) for child in children]
+        if not known.keys() >= set(stems):  # some are new
+            known.clear()
+            for table in tables:
+                for name, status in archive.list_file_statuses(table.name, run_id).items():
+                    known[_stem(name)] = known.get(_stem(name), 0) + status.bytes
+        return sum(known.get(stem, 0) for stem in stems) <= size
+
+    return is_within_size
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".parquet")[0].rpartition(".")[0]
+
+
+def compact_small_files(archive: Archive, run_id: str) -> None:
+    """Make parents of the many small files of a run, as they come from slow agents, and of many tallies."""
+    record = archive.find_run(run_id)
+    if record is None:
+        return
+    most = SMALL_GAMES // record.unit_line.games_a_pair
+    compact_tables(
+        archive,
+        record,
+        STORED_TABLES,
+        build_same_annotation_condition(archive, run_id, build_small_condition(MIN_SIBLINGS, most)),
+    )
+    compact_tables(archive, record, (TALLIES_TABLE,), build_small_condition(MIN_SUM_FILES))
+    compact_tables(archive, record, (DECISIONS_TABLE,), build_small_condition(MIN_SUM_FILES, most))
+    compact_tables(archive, record, (THOUGHTS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
+
+
+def compact_sums(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None) -> int:
+    """Make parents of the positions and first plies of a run; returns how many were made.
+
+    ``on_wait`` is called several times a second; it may end the work by an exception.
+    """
+    record = archive.load_run(run_id)
+    many = build_small_condition(MIN_SUM_FILES)
+
+    def build_sum_condition(most: int) -> GroupCondition:
+        not_large = build_size_condition(archive, run_id, (POSITIONS_TABLE,), most)
+        return lambda children: many(children) and not_large(children)
+
+    made = compact_tables(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
+    made += compact_tables(
+        archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES // 4), threads=threads, on_wait=on_wait
+    )
+    # The largest sums one at a time: several would need memory for each.
+    return made + compact_tables(archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES), on_wait=on_wait)
+
+
+# Compaction: the games of many small files in few large ones, while others read and write.
+
+
+class CompactionSummary(NamedTuple):
+    """Counts of what a compaction did."""
+
+    files: int = 0  # of games, that became larger ones
+    by: int = 0  # as many larger ones
+    removed: int = 0  # files of all tables that were replaced long ago
+
+
+def _build_games_condition(archive: Archive, run_id: str, size: int) -> GroupCondition:
+    """Whether files of games may become one that has at most so many bytes."""
+    return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
+
+
+def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTION_BYTES) -> int:
+    """The number of files of games of a run that can become larger ones of at most ``size`` bytes."""
+    ranges, fits = archive.list_effective_ranges(run_id), _build_games_condition(archive, run_id, size)
+    found = list_compaction_groups(ranges, archive.load_run(run_id).end_unit, fits, GAMES_TABLE.max_merged_files)
+    return sum(len(family.children) for family in found)
+
+
+def compact_run(
+    archive: Archive, run_id: str, size: int = COMPACTION_BYTES, progress: Callable[[int], None] = lambda _files: None
+) -> CompactionSummary:
+    """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
+
+    Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
+    a record, for a file that is damaged, and one that cannot be written.
+    """
+    record = archive.load_run(run_id)
+    write_slices(archive, run_id)
+    before = set(archive.list_effective_ranges(run_id))
+
+    def report_group(family: CompactionGroup) -> None:
+        progress(len(before.intersection(family.children)))
+
+    compact_tables(archive, record, STORED_TABLES, _build_games_condition(archive, run_id, size), report_group)
+    for table in DERIVED_TABLES.values():
+        compact_tables(archive, record, (table,), build_size_condition(archive, run_id, (table,), size))
+    after = archive.list_effective_ranges(run_id)
+    gone = before.difference(after)
+    larger = {after.find_range(each.first) for each in gone}  # others may have added games meanwhile
+    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id))

@@ -1,0 +1,130 @@
+"""Brings an archive of an older format to the present one, step by step.
+
+A step leads from one format to the next, and loses nothing. First it writes what the new format needs beside what is
+there. Then the records say the new format, one by one, then the archive's marker. Last it removes what only the old
+format needed. So a killed upgrade is gone on with by the same command: files that are there are written again, or left
+alone, and records that say the new format already are not changed.
+
+A step works on files and JSON values, not on the classes of today, because these describe the present format only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from analytics.store import marker, policy_cards, sprt_verdicts
+from analytics.store.files.backend import Backend, explain_errors
+from analytics.store.files.local_files import find_backend
+from analytics.store.marker import MARKER_NAME, Marker
+from analytics.store.records import CHECKSUM, RESTORE_REMEDY, add_checksum, encode_record
+from analytics.store.schema import SCHEMA_VERSION
+from quarto.errors import FailureError, RequestError
+
+VERSION_KEY = "schema_version"  # the key of records
+FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # with records that have it
+
+RecordValues = dict[str, Any]  # of a record, without its checksum
+
+
+def _do_nothing(_backend: Backend, _root: PurePath) -> None:
+    """Do nothing: a step may concern records only."""
+
+
+def _keep_values(_name: str, values: RecordValues) -> RecordValues:
+    """Return the values of a record as they are: a step may concern other files only."""
+    return values
+
+
+@dataclass(frozen=True)
+class UpgradeStep:
+    """The way from a format to the next one. All functions may be called again after they were killed."""
+
+    before: int  # the format from which it leads to the one after it
+    summary: str  # what it does, for the user
+    write_files: Callable[[Backend, PurePath], None] = _do_nothing  # given the root; removes nothing
+    convert_record: Callable[[str, RecordValues], RecordValues] = (
+        _keep_values  # given the name of its file below the root
+    )
+    remove_files: Callable[[Backend, PurePath], None] = _do_nothing  # that the new format does not need
+
+
+# Format 1 was never released: its archives had a log of commits, and lived for three days in November 2026.
+STEPS: tuple[UpgradeStep, ...] = ()
+
+
+def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> list[UpgradeStep]:
+    """Bring the archive at ``root`` to the present format; returns the steps that were taken, none if it has it.
+
+    No other program may use the archive meanwhile. The oldest format of any record counts, because records may have
+    been copied here from another archive.
+
+    Raises:
+        RequestError: There is no archive, its format is newer than the present one, or no step leads there.
+        FailureError: A record is damaged, or a file cannot be read or written.
+
+    """
+    backend, oldest = find_backend(root), marker.read_marker(root).schema_version
+    for path, values in _read_records(backend, root):
+        if values[VERSION_KEY] > SCHEMA_VERSION:
+            raise RequestError(
+                f"{path} {marker.describe_other_format(root, values[VERSION_KEY])}, or move the file away"
+            )
+        oldest = min(oldest, values[VERSION_KEY])
+    by_format = {step.before: step for step in steps}
+    way = []
+    for version in range(oldest, SCHEMA_VERSION):
+        if version not in by_format:
+            raise RequestError(
+                f"archive {root} has format {oldest}, and nothing leads from format {version} to {version + 1}: use "
+                "the program that wrote it"
+            )
+        way.append(by_format[version])
+    with explain_errors("write to", root):
+        for step in way:
+            _apply_step(step, backend, root)
+        for step in steps:  # an earlier upgrade may have been killed before this
+            step.remove_files(backend, root)
+    return way
+
+
+def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
+    """Take a step but for the removal of files."""
+    step.write_files(backend, root)
+    for path, values in _read_records(backend, root):
+        if values[VERSION_KEY] == step.before:
+            name = path.relative_to(root).as_posix()
+            changed = {**step.convert_record(name, values), VERSION_KEY: step.before + 1}
+            backend.replace(path, (json.dumps(add_checksum(changed), ensure_ascii=False, indent=1) + "\n").encode())
+    if marker.read_marker(root).schema_version == step.before:
+        is_known = marker.find_memory_path(root).exists()
+        backend.replace(root / MARKER_NAME, encode_record(Marker(marker.ARCHIVE_FORMAT, step.before + 1)))
+        if is_known:  # a new marker is that of another archive
+            marker.remember_archive(root)
+
+
+def _read_records(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
+    """Yield the files of records that say a format, with their values."""
+    for folder in FOLDERS:
+        for path in sorted(backend.list_files_below(root / folder)):
+            if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):
+                yield path, _read_values(backend, path)
+
+
+def _read_values(backend: Backend, path: PurePath) -> RecordValues:
+    """Return the values of a record. Raises ``FailureError`` for a damaged one, which must not get a new checksum."""
+    with explain_errors("read", path):
+        content = backend.read(path)
+    try:
+        values = json.loads(content)
+        checksum = values.pop(CHECKSUM)
+        is_sound = checksum == add_checksum(values)[CHECKSUM] and type(values[VERSION_KEY]) is int
+    except (ValueError, KeyError, AttributeError, RecursionError, TypeError):
+        is_sound = False
+    if not is_sound:
+        raise FailureError(f"{path} is damaged: {RESTORE_REMEDY}")
+    known: Mapping[str, Any] = values
+    return dict(known)

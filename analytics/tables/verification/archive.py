@@ -1,0 +1,221 @@
+"""Verifies an archive: its records, and of each range of games that counts the bytes, the rows and the rules.
+
+A file that does not count is not read: see ``analytics.tables.upkeep.garbage``. But it must not contradict those
+that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+import polars as pl
+
+from analytics.store import policy_cards, policy_store, sprt_verdicts
+from analytics.store.archive import (
+    FORMAT_REMEDY,
+    GAMES_FOLDER,
+    REPLAY_REMEDY,
+    Archive,
+    list_lost_ranges,
+    load_sweep_job,
+)
+from analytics.store.files.backend import explain_errors
+from analytics.store.range_files import RunFingerprints, list_contradictions
+from analytics.store.ranges import Ranges, StoredRange
+from analytics.store.records import RunRecord, compute_run_id
+from analytics.store.schema import SCHEMA_VERSION
+from analytics.store.snapshot import MISSING_VERDICT
+from analytics.store.table_files import select_units
+from analytics.tables.derived.decisions import DECISIONS_TABLE
+from analytics.tables.derived.definitions import DERIVED_TABLES, POSITIONS_TABLE, TABLES_NOTED_IN_RECORDS
+from analytics.tables.derived.range_table import count_lost_units, describe_loss
+from analytics.tables.verification.derived_tables import verify_table, verify_verdicts
+from analytics.tables.verification.games import Problem, RangeFiles, read_tables, verify_rows
+from quarto.errors import FailureError
+
+GONE_REMEDY = "restore it from a copy, or remove what refers to it"
+IRREGULAR_REMEDY = "an archive is a tree of regular files; remove it first, until then nothing else is verified"
+
+
+@dataclass
+class Verification:
+    """Counts of what was checked, and the problems that were found."""
+
+    runs: int = 0
+    ranges: int = 0
+    games: int = 0
+    plies: int = 0
+    decisions: int = 0
+    positions: int = 0  # rows
+    policies: int = 0
+    verdicts: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def verify_archive(archive: Archive, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
+    """Check all records, and all files that count, one range of games at a time.
+
+    ``on_games`` is called with the number of games of each range. Problems are returned, never raised.
+    """
+    found, archive = Verification(), Archive(archive.root)
+    found.problems += _verify_file_kinds(archive)
+    if not found.problems:
+        _verify_records(archive, found, on_games)
+    return found
+
+
+def _verify_file_kinds(archive: Archive) -> Iterator[Problem]:
+    """Entries that are neither files nor folders, and folders that cannot be listed: then nothing else is verified."""
+    try:
+        with explain_errors("list", archive.root):
+            for path, what in archive.backend.list_irregular_files(archive.root):
+                yield Problem(path, f"{what}: {IRREGULAR_REMEDY}")
+    except FailureError as error:
+        yield Problem(archive.root, f"{error}; until then nothing else is verified")
+
+
+def _verify_records(archive: Archive, found: Verification, on_games: Callable[[int], None]) -> None:
+    """Check all records, and all files that count, in an archive that can be listed."""
+    for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
+        found.runs += 1
+        record, problems = _verify_record(archive, run_id)
+        found.problems += problems
+        if record is not None:
+            try:
+                ranges = archive.list_effective_ranges(run_id)
+            except FailureError as error:  # of a file that overlaps another one: what counts is not known
+                found.problems.append(Problem(archive.folder(GAMES_FOLDER, run_id), str(error)))
+            else:
+                found.ranges += len(ranges)
+                _verify_run(archive, record, ranges, found, on_games)
+    found.problems += _verify_sweeps(archive)
+    found.problems += _verify_references(archive)
+    found.problems += [Problem(path, what) for path, what in policy_store.list_folders_without_card(archive)]
+    for policy_id in policy_cards.list_policy_ids(archive):
+        found.policies += 1
+        found.problems += [Problem(path, what) for path, what in policy_store.list_problems(archive, policy_id)]
+
+
+def _verify_record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
+    """A run's record, None if it cannot be read, and what is wrong with it."""
+    path = archive.run_record_path(run_id)
+    try:
+        record = archive.find_run(run_id)
+    except FailureError as error:
+        return None, [Problem(path, str(error))]
+    what = ""
+    if record is None:
+        what = "missing: without it the games of this run cannot be checked; restore it from a copy"
+    elif record.schema_version != SCHEMA_VERSION:
+        what = f"it has format {record.schema_version}, and this program reads format {SCHEMA_VERSION}: {FORMAT_REMEDY}"
+    elif compute_run_id(record.spec) != run_id:
+        what = f"its spec is that of run {compute_run_id(record.spec)}: it was changed after the run was named"
+    return record, [Problem(path, what)] if what else []
+
+
+def _verify_run(
+    archive: Archive, record: RunRecord, ranges: Ranges, found: Verification, on_games: Callable[[int], None]
+) -> None:
+    """Check what a run has, and count it in ``found``."""
+    unsound = set[StoredRange]()
+    slices: dict[StoredRange, list[StoredRange]] = {}
+    for stored in ranges:
+        slices.setdefault(archive.find_containing_file(record.run_id, stored), []).append(stored)
+    for file, counted in slices.items():
+        files = RangeFiles(archive, record, file)
+        frames, problems = read_tables(files)
+        if not problems:
+            found.games += _count_effective_rows(frames["games"], record, file, counted)
+            found.plies += _count_effective_rows(frames["plies"], record, file, counted)
+            problems = [*verify_rows(files, frames["games"], frames["plies"])]
+        if problems:
+            unsound.update(counted)
+        found.problems += problems
+        on_games(record.unit_line.count_games(stored[:2] for stored in counted))
+    found.problems += _verify_ineffective_files(archive, record, ranges)
+    found.problems += _verify_nothing_lost(archive, record, ranges)
+    rows = dict[str, int]()
+    for table in DERIVED_TABLES.values():
+        rows[table.name], problems = verify_table(archive, record, table, unsound)
+        found.problems += problems
+    found.decisions += rows[DECISIONS_TABLE.name]
+    found.positions += rows[POSITIONS_TABLE.name]
+    verdicts, problems = verify_verdicts(archive, record)
+    found.verdicts += verdicts
+    found.problems += problems
+
+
+def _count_effective_rows(
+    rows: pl.DataFrame, record: RunRecord, file: StoredRange, counted: Sequence[StoredRange]
+) -> int:
+    """Return how many rows of a file count: all, or those in some slices of it."""
+    if [*counted] == [file]:
+        return len(rows)
+    return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in counted)
+
+
+def _verify_ineffective_files(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
+    """Files that do not count and hold other games of the same units than those that do."""
+    mine, known = RunFingerprints(archive, record.run_id, ranges), {each[:3] for each in ranges}
+    for other in sorted(archive.list_files(GAMES_FOLDER, record.run_id)):
+        if other[:3] in known:
+            continue
+        path = archive.folder(GAMES_FOLDER, record.run_id) / other.name
+        try:
+            theirs = RunFingerprints(archive, record.run_id, Ranges([other]))
+            for (first, end), stored in list_contradictions(mine, theirs):
+                name = archive.find_containing_file(record.run_id, stored).name
+                what = f"holds other games of units {first} to {end - 1} than {name}, which counts"
+                replay = archive.format_command(f"archive replay {record.run_id}")
+                yield Problem(
+                    path, f"{what}: only one of the two can be of this run, {replay} plays it again; remove the other"
+                )
+        except FailureError as error:
+            yield Problem(path, f"cannot be compared with the games that count: {error}")
+
+
+def _verify_nothing_lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
+    """The things that a run had when its record was written, and has no longer."""
+    for first, end in list_lost_ranges(record, ranges):
+        remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
+        what = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
+        yield Problem(archive.folder(GAMES_FOLDER, record.run_id), what)
+    for table in (DECISIONS_TABLE, *TABLES_NOTED_IN_RECORDS):
+        gone = count_lost_units(archive, record, table)
+        if gone:
+            yield Problem(archive.folder(table.name, record.run_id), describe_loss(record, table, gone))
+    for verdict_id in record.verdicts:
+        path = sprt_verdicts.verdict_path(archive, record.run_id, verdict_id)
+        if archive.backend.status(path) is None:
+            yield Problem(path, MISSING_VERDICT)
+
+
+def _verify_references(archive: Archive) -> Iterator[Problem]:
+    """Verdicts and jobs of sweeps whose run is gone. Damaged ones are named elsewhere. A policy may live without."""
+    known = {*archive.list_recorded_run_ids()}
+    for path in sprt_verdicts.list_verdict_files(archive):
+        if path.parent.name.removeprefix("run=") not in known:
+            yield Problem(path, "its run has no record")
+    for path in archive.list_job_files():
+        with suppress(FailureError):
+            run_id = load_sweep_job(archive, path).run_id
+            if run_id is not None and run_id not in known:
+                yield Problem(path, f"its run {run_id} is gone: {GONE_REMEDY}")
+
+
+def _verify_sweeps(archive: Archive) -> Iterator[Problem]:
+    files, jobs = archive.list_job_files(), dict[PurePath, int]()
+    for path in files:
+        numbers = max(jobs.get(path.parent, 0), int(path.stem) + 1)
+        try:
+            numbers = max(numbers, load_sweep_job(archive, path).jobs)
+        except FailureError as error:
+            yield Problem(path, str(error))
+        jobs[path.parent] = numbers
+    for folder, number in jobs.items():
+        for lost in sorted({folder / f"{job}.json" for job in range(number)}.difference(files)):
+            what = "missing: the sweep was killed before this job ended, or the file was removed; sweep again"
+            yield Problem(lost, what)

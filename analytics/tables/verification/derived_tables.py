@@ -1,0 +1,291 @@
+"""Verifies what was derived from the games of a run: exact values, positions, first plies, verdicts of tests.
+
+Exact values are compared with what the rules decide, and with late positions, which are solved again. The values of
+earlier positions are not solved again, because that takes as long as annotating. But the values of a game must fit
+together. After a gift its giver has the negative of the mover's value with it. After a placement its mover has
+the value that the same player has at the next gift. The rest is computed again from the games.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import PurePath
+
+import numpy as np
+import polars as pl
+
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.game_tables import RangeGames, merge_games
+from analytics.store.parquet.encoder import encode_parquet
+from analytics.store.range_files import read_games, read_rows
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from analytics.store.table_files import decode_file_frames, select_units
+from analytics.tables.derived.decisions import (
+    DECISIONS_TABLE,
+    GIFT,
+    AnnotationExtent,
+    derive_decisions_by_ply,
+    find_first_annotated_plies,
+)
+from analytics.tables.derived.definitions import THOUGHTS_TABLE
+from analytics.tables.derived.exact_values import NOT_COUNTED, UNKNOWN
+from analytics.tables.derived.range_table import RangeTable, RowDeriver, compute_rows_per_table, select_best_ranges
+from analytics.tables.verification.game_faults import compute_known_values
+from analytics.tables.verification.games import Problem
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS
+from quarto.errors import FailureError
+from quarto.rules import Rules
+
+GAME_COLUMNS = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
+COMPARED_ROWS = 1 << 20  # of a table, at a time
+MAX_MERGED_TABLES = 64  # tables at a time: each has a temporary file
+RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
+
+
+@dataclass(frozen=True)
+class DerivedTableFile:
+    """A file of a derived table; it is sound, its rows are to be checked."""
+
+    archive: Archive
+    record: RunRecord
+    stored: StoredRange
+    sources: Sequence[StoredRange]  # the ranges of games that its range overlaps
+    path: PurePath
+    table: RangeTable
+
+    def read_frames(self, rows: int | None = None) -> Iterator[pl.DataFrame]:
+        """Its rows, in parts of so many; all at once without a number. Raises ``ValueError`` for a damaged file."""
+        return decode_file_frames(self.archive.backend, self.path, self.table.schema, rows)
+
+    def read_games(self, source: StoredRange) -> RangeGames:
+        """The games of its range in one of these."""
+        games = read_games(self.archive, self.record.run_id, source)
+        return games.select_units(self.record.unit_line, self.stored.first, self.stored.end)
+
+    def derive_rows(self, source: StoredRange, made_of: RowDeriver) -> Iterator[pl.DataFrame]:
+        """The rows that these games give, as one part. Raises ``FailureError`` if they are no games."""
+        rows = read_rows(self.archive, self.record.run_id, source, self.table.source_table)
+        mine = select_units(rows, self.record.unit_line, self.stored.first, self.stored.end)
+        try:
+            yield made_of(mine, self.record, self.stored.extent)
+        except ValueError as error:
+            raise FailureError(str(error)) from error
+
+
+def verify_table(
+    archive: Archive, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
+) -> tuple[int, list[Problem]]:
+    """The number of rows of a derived table that a run has, and the problems of names, files and rows.
+
+    RowDeriver of games that are ``unsound`` are not checked: the games are named.
+    """
+    name, games, problems = table.name, archive.list_effective_ranges(record.run_id), list[Problem]()
+    folder, found = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)
+    for each in sorted(found) if table.command else ():
+        if not table.is_extent(each.extent):
+            problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
+        elif games.find_fingerprint(each.first, each.end) not in (None, each.fingerprint):
+            problems.append(Problem(folder / each.name, "it belongs to games that are not in the archive: remove it"))
+    rows, known = 0, set(select_best_ranges(archive, record.run_id, table))
+    for extent in sorted({each.extent for each in found if table.is_extent(each.extent)}):
+        for stored in archive.list_effective_ranges(record.run_id, name, extent.__eq__):
+            sources = [*games.select_overlapping(stored.first, stored.end)]
+            file = DerivedTableFile(archive, record, stored, sources, folder / stored.name, table)
+            count, wrong = _verify_file(file, not set(sources).intersection(unsound))
+            rows += count if stored in known else 0
+            problems += wrong
+    return rows, problems
+
+
+def _verify_file(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Problem]]:
+    try:
+        rows = sum(map(len, file.read_frames(COMPARED_ROWS)))
+    except (ValueError, FileNotFoundError) as error:
+        return 0, [Problem(file.path, f"{error}; {file.table.remedy}")]
+    if not with_rows:
+        return rows, []
+    if file.table is THOUGHTS_TABLE:
+        return rows, [*_thoughts(file)]
+    return rows, [
+        *(_verify_decisions(file) if file.table.derive_rows is None else _verify_sums(file, file.table.derive_rows))
+    ]
+
+
+def _thoughts(table: DerivedTableFile) -> Iterator[Problem]:
+    """The problems of a file of thoughts."""
+    games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.remedy
+    for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
+        yield Problem(table.path, f"{fault}: {remedy}")
+
+
+def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
+    """The faults of the thoughts of some games."""
+    ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
+    if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():
+        yield "its rows are not in order"
+    if not rows.select((pl.col("seat") == (pl.col("ply") + 1) % 2).all()).item():
+        yield "a seat is not that of its ply"
+    value, visits = pl.col("value"), pl.col("visits")
+    told = (value == NO_VALUE) | value.is_between(-VALUE_UNITS, VALUE_UNITS)
+    if not rows.select((told & (visits >= NO_VISITS) & (pl.col("microseconds") >= 0)).all()).item():
+        yield "a value is not from -1 to 1, or a number of visits or microseconds is below 0"
+    column = np.searchsorted(games.game_id, ids)
+    if not (games.game_id[np.minimum(column, len(games.game_id) - 1)] == ids).all():
+        yield "a turn is of no game of its range"
+        return
+    opening, last = games.opening[column], np.minimum(games.games.plies[column], 15)  # a turn may have been illegal
+    if not ((opening - (not rules.mover_chooses) <= ply) & (ply <= last)).all():
+        yield "a turn is at a ply that its game has not"
+
+
+def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
+    """The problems of a file of exact values, up to the first ply with any. The rows of one ply are in memory."""
+    extent, rules = AnnotationExtent.from_text(table.stored.extent), table.record.rules
+    sources = [table.read_games(source) for source in table.sources]
+    chain = _ValueChain(sources, rules.mover_chooses)
+    blocks = zip(*(_derive_known_decisions(games, extent, rules) for games in sources), strict=True)
+    for frame, expected in _pair_blocks(table, (pl.concat(each).sort("game_id") for each in blocks)):
+        if not frame.select(GAME_COLUMNS).equals(expected.select(GAME_COLUMNS)):
+            what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
+            yield Problem(table.path, what)
+            return
+        problems = [
+            *_verify_exact_values(table.path, frame, extent.choices),
+            *_verify_known_values(table.path, frame, expected),
+        ]
+        if not chain.is_continued_by(frame):
+            problems.append(Problem(table.path, f"values at ply {frame['ply'][0]} do not fit together"))
+        if problems:
+            yield from problems
+            return
+
+
+def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
+    """The decisions of some games, by ply and kind, with the values that are known without a long search."""
+    first = find_first_annotated_plies(games, extent)
+    return derive_decisions_by_ply(games, first, compute_known_values(games.games, first, extent.choices, rules), rules)
+
+
+def _pair_blocks(
+    table: DerivedTableFile, blocks: Iterable[pl.DataFrame]
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """The rows of a table beside each block of expected rows; at last rows that are left over beside no rows."""
+    parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
+    nothing = waiting
+    for block in blocks:
+        while len(waiting) < len(block) and (part := next(parts, None)) is not None:
+            waiting = pl.concat([waiting, part])
+        yield waiting[: len(block)], block
+        waiting = waiting[len(block) :]
+    yield pl.concat([waiting, *islice(parts, 1)]), nothing
+
+
+def _verify_exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
+    before, after, saving = pl.col("value_before"), pl.col("value_after"), pl.col("saving")
+    counted = saving.is_between(1, pl.col("legal")) if choices else saving == NOT_COUNTED
+    for what, sound in (
+        ("a value is not -1, 0 or 1", before.is_between(-1, 1) & after.is_between(-1, 1)),
+        ("a decision leaves more than there was", after <= before),
+        ("saving is not between 1 and legal, or not -1 where choices are not counted", counted),
+    ):
+        wrong = frame.filter(~sound)
+        for game in wrong["game_id"].head(1):
+            yield Problem(path, f"{what} (one of {len(wrong)} such decisions at this ply)", game)
+
+
+def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
+    """A problem if a value is not the one that is known of its decision."""
+    for name in ("value_before", "value_after", "saving"):
+        stored, known = frame[name], expected[name]
+        is_known = known != NOT_COUNTED if name == "saving" else known.abs() < UNKNOWN
+        wrong = (is_known & (stored != known)).arg_true()
+        for row in wrong.head(1):
+            what = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {known[row]}"
+            remedy = f"(one of {len(wrong)} such decisions at this ply): {DECISIONS_TABLE.remedy}"
+            yield Problem(path, f"{what} {remedy}", frame["game_id"][row])
+
+
+class _ValueChain:
+    """The value of each game after its last decision so far, for who decides next."""
+
+    def __init__(self, sources: Sequence[RangeGames], mover_chooses: bool) -> None:
+        self._ids = np.sort(np.concatenate([games.game_id for games in sources]))
+        self._values = np.full(len(self._ids), UNKNOWN, np.int8)
+        self._mover_chooses = mover_chooses
+
+    def is_continued_by(self, decisions: pl.DataFrame) -> bool:
+        """Whether the next decisions, all of one ply and kind, begin with the values that were left."""
+        at = np.searchsorted(self._ids, decisions["game_id"].to_numpy())
+        left, before, after = (
+            self._values[at],
+            decisions["value_before"].to_numpy(),
+            decisions["value_after"].to_numpy(),
+        )
+        self._values[at] = -after if self._mover_chooses or (decisions["kind"] == GIFT).any() else after
+        return bool(((left == UNKNOWN) | (left == before)).all())
+
+
+def _verify_sums(table: DerivedTableFile, made_of: RowDeriver) -> Iterator[Problem]:
+    """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
+    tables = [table.derive_rows(source, made_of) for source in table.sources]
+    while len(tables) > MAX_MERGED_TABLES:
+        starts = range(0, len(tables), MAX_MERGED_TABLES)
+        tables = [_merge_sums(table, tables[first : first + MAX_MERGED_TABLES]) for first in starts]
+    expected = _merge_sums(table, tables)
+    if not all(rows.equals(others) for rows, others in _pair_blocks(table, expected)):
+        yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
+
+
+def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
+    """The sums of the rows of some tables, none of which is made before the first part is asked for."""
+    rows, units = compute_rows_per_table(len(tables)), table.stored.units
+    yield from table.table.merge([_spool_rows(each, table.table.schema, rows) for each in tables], units)
+
+
+def _spool_rows(found: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
+    """The found rows in parts of so many, from a temporary file: of many tables at once only parts are in memory.
+
+    The file is written before this returns.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
+    file.write(encode_parquet((part for each in found for part in each.iter_slices(rows)), schema))
+
+    def read_frames() -> Iterator[pl.DataFrame]:
+        with file:
+            for first in count(0, rows):
+                file.seek(0)
+                part = pl.scan_parquet(file).slice(first, rows).collect()
+                if part.is_empty():
+                    return
+                yield part
+
+    return read_frames()
+
+
+def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
+    """The number of verdicts of a run, and their problems."""
+    paths = [path for path in sprt_verdicts.list_verdict_files(archive) if path.parent.name == f"run={record.run_id}"]
+    return len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)]
+
+
+def _verify_verdict(archive: Archive, record: RunRecord, path: PurePath) -> Iterator[Problem]:
+    if not record.swapped:
+        yield Problem(path, "the run has no pairs: its seats are fixed")
+        return
+    try:
+        verdict = sprt_verdicts.load_verdict(archive, path)
+        again = sprt_verdicts.run_sequential_test(archive, record.run_id, verdict.hypotheses, verdict.most_pairs)
+    except FailureError as error:
+        yield Problem(path, str(error))
+        return
+    same = (again.accepted, again.counts) == (verdict.accepted, verdict.counts)
+    if not again.ended:
+        what = f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
+        yield Problem(path, what)
+    elif not same or abs(again.ratio - verdict.ratio) > RATIO_TOLERANCE:
+        yield Problem(path, f"its games give {again.accepted or 'no decision'} after {again.pairs} pairs")

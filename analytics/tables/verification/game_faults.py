@@ -1,0 +1,165 @@
+"""Replays stored games by the rules: their faults, and the exact values that the rules or a short search tell.
+
+The stored winner, length and ending of each game are compared with its plies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.store.game_tables import PlyColumns
+from analytics.tables.derived.exact_values import UNKNOWN, ExactValues, fill_boards, solve_games
+from quarto.batch import FULL_BOARD, LINE, Games
+from quarto.bits import piece_to_lanes
+from quarto.jit import int64, kernel
+from quarto.rules import CELLS, PIECES, Rules, finishes_line
+from quarto.solver.search import can_win_at_once
+from quarto.solver.solver import Solver
+from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
+
+FAULT_TEXTS = (
+    "",
+    "its plies in 'plies' are not 0 to plies - 1, each once, in order",
+    "the column pairing of 'plies' is not that of the game",
+    "the column seat is not (ply + 1) % 2",
+    "the column outcome contradicts the winner",
+    "a piece is out of range or was placed before",
+    "a cell is out of range or is not empty",
+    "it has plies after a finished line",
+    "it ends by 'line' and its last ply finishes none",
+    "it has a finished line and another ending",
+    "its winner is not the seat that finished the line",
+    "it ends by 'full_board' before the board is full, or has a winner",
+    "it is a forfeit without a winner or on a full board",
+    "its opening is longer than the game",
+)
+(
+    FINE,
+    MISPLACED,
+    WRONG_PAIRING,
+    WRONG_SEAT,
+    WRONG_OUTCOME,
+    BAD_PIECE,
+    BAD_CELL,
+    LINE_BEFORE_END,
+    NO_LINE,
+    UNCLAIMED_LINE,
+    WRONG_WINNER,
+    WRONG_FULL_BOARD,
+    WRONG_FORFEIT,
+    WRONG_OPENING,
+) = range(len(FAULT_TEXTS))
+
+
+@kernel()
+def find_faults(
+    game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
+) -> NDArray[np.int8]:
+    """[G] the first fault of each game (an index into ``FAULT_TEXTS``).
+
+    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read. The plies are
+    ``columns`` [R], in the order (ply, game). The first row that is out of this order makes its game ``MISPLACED``, and
+    nothing after it is checked.
+    """
+    count = game_id.shape[0]
+    fault = np.zeros(count, np.int8)
+    lanes = np.zeros(count, np.uint64)
+    occupied = np.zeros(count, np.int64)
+    used = np.zeros(count, np.int64)
+    line = np.zeros(count, np.bool_)
+    row = 0
+    for ply in range(PIECES):
+        seat = (ply + 1) & 1
+        for game in range(count):
+            if games.plies[game] <= ply:
+                continue
+            if row >= columns.ply.shape[0] or columns.ply[row] != ply or columns.game_id[row] != game_id[game]:
+                fault[game] = MISPLACED
+                return fault
+            found = _find_row_fault(columns, row, game_id[game] >> 32, seat, int(np.int64(games.winner[game])))
+            piece, cell = int(np.int64(columns.piece[row])), int(np.int64(columns.cell[row]))
+            row += 1
+            if found == FINE and (piece < 0 or piece >= PIECES or (used[game] >> piece) & 1):
+                found = BAD_PIECE
+            if found == FINE and (cell < 0 or cell >= CELLS or (occupied[game] >> cell) & 1):
+                found = BAD_CELL
+            if found == FINE and line[game]:
+                found = LINE_BEFORE_END
+            if fault[game] != FINE or found != FINE:
+                fault[game] = fault[game] if fault[game] != FINE else found
+                continue
+            used[game] |= 1 << piece
+            occupied[game] |= 1 << cell
+            lanes[game] |= piece_to_lanes(piece) << np.uint64(cell)
+            line[game] = finishes_line(lanes[game], occupied[game], piece, cell, rules)
+    for game in range(count):
+        if fault[game] == FINE:
+            fault[game] = _find_end_fault(games, game, opening[game], line[game])
+    return fault
+
+
+@kernel()
+def _find_row_fault(columns: PlyColumns, row: int, pairing: int, seat: int, winner: int) -> int:
+    if columns.pairing[row] != pairing:
+        return WRONG_PAIRING
+    if columns.seat[row] != seat:
+        return WRONG_SEAT
+    outcome = 0 if winner < 0 else (1 if winner == seat else -1)
+    return FINE if columns.outcome[row] == outcome else WRONG_OUTCOME
+
+
+@kernel()
+def _find_end_fault(games: Games, game: int, opening: int, line: bool) -> int:
+    plies, winner, ending = games.plies[game], games.winner[game], games.ending[game]
+    if opening < 0 or opening > plies:
+        return WRONG_OPENING
+    if line and ending != LINE:
+        return UNCLAIMED_LINE
+    if ending == LINE:
+        if not line:
+            return NO_LINE
+        return FINE if winner == plies & 1 else WRONG_WINNER  # the seat of ply k is (k + 1) & 1
+    if ending == FULL_BOARD:
+        return FINE if plies == PIECES and winner == -1 else WRONG_FULL_BOARD
+    return FINE if plies < PIECES and winner >= 0 else WRONG_FORFEIT
+
+
+# The exact values that cost next to nothing to know: those that the rules decide, and those of late positions.
+
+LATE_PIECES = 10  # pieces from which on all positions are solved: some 20 microseconds a game
+SOLVER_MEGABYTES = 1.0  # of the table of solved boards
+
+
+def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
+    """The values of games from ply ``first`` [G] on that are known without a long search; the others are ``UNKNOWN``.
+
+    With ``choices``, the choices that keep a value are counted on late boards.
+    """
+    values, solver = ExactValues.empty(len(first)), Solver(rules, SOLVER_MEGABYTES)
+    for column in (values.gift, values.placement, values.end):
+        column.fill(UNKNOWN)
+    _fill_decided_values(games, values, rules.tables)
+    solve_games(0, len(first), int(choices), games, np.maximum(first, np.int8(LATE_PIECES)), values, *solver.state)
+    return values
+
+
+@kernel()
+def _fill_decided_values(games: Games, values: ExactValues, rules: Any) -> None:
+    """Fill in what a look at the board tells: wins at once, boards on which every gift loses at once, and ends."""
+    lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
+    for game in range(games.plies.shape[0]):
+        fill_boards(games, game, lanes, occupied, available)
+        for ply in range(games.plies[game]):
+            if rules.mover_chooses != 0:
+                if can_win_at_once(lanes[ply], occupied[ply], available[ply], rules):
+                    values.placement[ply, game] = 1
+                continue
+            if winning_cells(lanes[ply], occupied[ply], int64(games.pieces[ply, game]), rules) != 0:
+                values.placement[ply, game] = 1
+            if available[ply] & SAFE_PIECES[danger_byte(lanes[ply], occupied[ply], rules)] == 0:
+                values.gift[ply, game] = -1
+        if games.ending[game] == LINE or games.ending[game] == FULL_BOARD:
+            values.end[game] = np.int8(games.ending[game] == LINE)

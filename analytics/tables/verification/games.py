@@ -1,0 +1,186 @@
+"""Verifies the games of one range of units: ids, labels, openings, fingerprint, and each game replayed by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.store.archive import Archive
+from analytics.store.game_tables import PlyColumns
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from analytics.store.schema import TABLE_SCHEMAS
+from analytics.store.table_files import build_games, build_games_without_plies, decode_file_frames
+from analytics.tables.verification.game_faults import FAULT_TEXTS, FINE, MISPLACED, find_faults
+from quarto.batch import GAME_BITS
+from quarto.rules import CELLS, PIECES
+
+REPORTED_GAMES = 10  # of one file, wrong games that are reported one by one
+REMEDY = "restore it from a copy, or remove the file in games and give the command of the run again, which plays them"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong with a file."""
+
+    file: PurePath
+    what: str
+    game_id: int | None = None
+
+    def __str__(self) -> str:
+        game = "" if self.game_id is None else f" game {self.game_id}:"
+        return f"{self.file}:{game} {self.what}"
+
+
+@dataclass(frozen=True)
+class RangeFiles:
+    """A range of games that counts, and where its files are."""
+
+    archive: Archive
+    record: RunRecord
+    stored: StoredRange
+
+    @property
+    def games(self) -> PurePath:
+        return self.archive.folder("games", self.record.run_id) / self.stored.name
+
+    @property
+    def plies(self) -> PurePath:
+        """Raises ``FileNotFoundError`` if there is no such file."""
+        return self.archive.find_path("plies", self.record.run_id, self.stored)
+
+
+def read_tables(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
+    """The tables whose files are there and sound, by name, and what is wrong with the others."""
+    frames, problems = {}, []
+    for table in TABLE_SCHEMAS:
+        path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
+        try:
+            path = getattr(files, table)
+            frames[table] = pl.concat(
+                [
+                    pl.DataFrame(schema=TABLE_SCHEMAS[table]),
+                    *decode_file_frames(files.archive.backend, path, TABLE_SCHEMAS[table]),
+                ]
+            )
+        except FileNotFoundError:
+            problems.append(Problem(path, f"missing: {REMEDY}"))
+        except ValueError as error:
+            problems.append(Problem(path, f"{error}; {REMEDY}"))
+    return frames, problems
+
+
+def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+    """The problems of the rows of a range whose files are sound."""
+    misplaced = [*_verify_ids(files, games["game_id"].to_numpy())]
+    possible = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1)).to_series()
+    if misplaced:
+        yield from misplaced
+    elif not possible.all():
+        at = int(np.argmin(possible.to_numpy()))
+        yield Problem(files.games, "plies is not 0 to 16, or winner not -1, 0 or 1", games["game_id"][at])
+    else:
+        found = [*_verify_labels(files, games), *_verify_games(files, games, plies)]
+        yield from found or _verify_fingerprint(files, games, plies)
+
+
+def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
+    """Check that the ids ascend and are those of the units in the file's name."""
+    record, (first, end) = files.record, files.stored[:2]
+    unit = record.unit_line.compute_units(game_id)
+    wrong = (unit < first) | (unit >= end) | (game_id >> GAME_BITS >= len(record.pairings)) | (game_id < 0)
+    wrong |= np.diff(game_id, prepend=-1) <= 0
+    if not record.swapped:
+        wrong |= game_id & 1 == 1
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        yield Problem(files.games, f"row {at}: the games are not, in order, those of its units", int(game_id[at]))
+    elif len(game_id) != (end - first) * record.unit_line.games_a_pair or len(np.unique(unit)) != end - first:
+        what = f"its {len(game_id)} games are of {len(np.unique(unit))} units, its name says {end - first}"
+        yield Problem(files.games, what)
+
+
+def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
+    """Check the columns of ``games`` that follow from the game id and the run."""
+    labels = files.record.pairings
+    derived = games.select(
+        "game_id",
+        "pair_id",
+        "pairing",
+        odd=pl.col("game_id") & 1,
+        agent_0=pl.col("agent_0").cast(pl.String),
+        agent_1=pl.col("agent_1").cast(pl.String),
+    )
+    pair_id, pairing = pl.col("game_id") // 2, pl.col("game_id") // (1 << GAME_BITS)
+    wrong = derived.filter((pl.col("pair_id") != pair_id) | (pl.col("pairing") != pairing))
+    for game in wrong["game_id"].head(1):
+        yield Problem(files.games, "pair_id or pairing does not follow from game_id", game)
+    derived = derived.with_columns(pairing=pairing)
+    groups = derived.group_by("pairing", "odd", "agent_0", "agent_1", maintain_order=True).agg(pl.first("game_id"))
+    for number, odd, *agents, game in groups.iter_rows():
+        if tuple(agents) != (labels[number] if odd == 0 else labels[number][::-1]):
+            what = f"agents {agents[0]!r} and {agents[1]!r} are not those of pairing {number}"
+            yield Problem(files.games, what, game)
+
+
+def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+    """Check the games by the rules, and their openings."""
+    game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
+    faulty = [*_verify_replay(files, games, plies)]
+    yield from faulty
+    imposed = files.record.spec["opening_plies"]
+    other = np.flatnonzero(opening != imposed)
+    if other.size:
+        what = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
+        yield Problem(files.games, what, int(game_id[other[0]]))
+    elif not faulty:  # sound games have all their imposed plies, and these come first
+        yield from _verify_openings(files, game_id, plies)
+
+
+def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+    game_id, played = games["game_id"].to_numpy(), build_games_without_plies(games)
+    if len(plies) != int(played.plies.sum(dtype=np.int64)):
+        what = f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies"
+        yield Problem(files.plies, what)
+    columns = PlyColumns(*(plies[name].to_numpy() for name in PlyColumns._fields))
+    fault = find_faults(game_id, games["opening"].to_numpy(), played, columns, files.record.rules.tables)
+    wrong = np.flatnonzero(fault != FINE)
+    if (fault == MISPLACED).any():  # the faults of other games may follow from the row that is out of place
+        wrong = np.flatnonzero(fault == MISPLACED)
+    for game in wrong[:REPORTED_GAMES]:
+        yield Problem(files.plies, FAULT_TEXTS[fault[game]], int(game_id[game]))
+    if len(wrong) > REPORTED_GAMES:
+        yield Problem(files.plies, f"and {len(wrong) - REPORTED_GAMES} more games that are wrong")
+
+
+def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
+    """Check that both games of a pair, and the pairs of one number in all pairings, have the same imposed plies."""
+    imposed = int(files.record.spec["opening_plies"])
+    size = (imposed, len(game_id))
+    piece, cell = (plies[name][: imposed * len(game_id)].to_numpy().reshape(size) for name in ("piece", "cell"))
+    turns = piece.astype(np.int64) * CELLS + cell  # [imposed, G]
+    if files.record.swapped:
+        for i in np.flatnonzero((turns[:, 0::2] != turns[:, 1::2]).any(axis=0))[:1]:
+            what = f"its first {imposed} plies are not those of the other game of its pair"
+            yield Problem(files.plies, what, int(game_id[2 * i + 1]))
+        turns, game_id = turns[:, 0::2], game_id[0::2]
+    number = (game_id & ((1 << GAME_BITS) - 1)) >> 1
+    order = np.argsort(number, kind="stable")
+    before, after = order[:-1], order[1:]
+    differ = (turns[:, before] != turns[:, after]).any(axis=0)
+    for i in np.flatnonzero((number[before] == number[after]) & differ)[:1]:
+        pairing = int(game_id[before[i]]) >> GAME_BITS
+        what = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
+        yield Problem(files.plies, what, int(game_id[after[i]]))
+
+
+def _verify_fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+    """Count the fingerprint of sound games once more."""
+    found = build_games(games, plies).fingerprint
+    if found != files.stored.fingerprint:
+        yield Problem(files.games, f"its games have the fingerprint {found:016x}, which its name does not say")

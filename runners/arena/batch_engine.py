@@ -1,0 +1,384 @@
+"""The batch engine: plays blocks of pairs. No I/O: it returns blocks, the caller writes them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
+from agents.base.player import BatchPlayer, KernelPlayer
+from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts, concat_games
+from quarto.errors import is_ctrl_c
+from quarto.jit import uint64
+from quarto.rng import Streams, turn_offset_word
+from quarto.rules import CELLS, Rules
+from runners.arena.executors.base import THREADS, StopDeadline, StopSignal
+from runners.hosting.guarded_agent import GuardedAgent, Misbehaviour
+from runners.hosting.lockstep import (
+    LEGAL,
+    WON,
+    GameNumbers,
+    apply_first_gifts,
+    apply_turns,
+    draw_openings,
+    play_to_end,
+    set_up_games,
+    write_outcomes,
+)
+
+# The most pairs in a block: the state of 16,384 games in lockstep is 0.4 MB, which fits into a core's own cache. They
+# take two milliseconds, long against the cost of handing a block to a thread and back.
+MAX_BLOCK_PAIRS = 16384
+# The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
+# needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
+GAME_MEMORY_BYTES = 1 << 28
+GRACE_SECONDS = 2.0  # seconds after a request to stop, in which a block may end
+ROUNDING_TOLERANCE = 1e-6  # of a unit: a sum of fractions that should be whole may be a little less
+
+
+class PairRange(NamedTuple):
+    """Consecutive pairs of one pairing, to be played."""
+
+    pairing: int
+    first_pair: int
+    pairs: int
+
+
+class TimedBlock(NamedTuple):
+    """A block and the seconds that one thread took to play it."""
+
+    block: Block
+    seconds: float
+
+
+class Pace:
+    """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows.
+
+    It begins with a single pair, because an agent may take a second for a turn. Threads may share it.
+    """
+
+    SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
+    GROWTH = 16
+    FIRST = 1
+
+    def __init__(self, most: int = MAX_BLOCK_PAIRS) -> None:
+        self._most = max(1, min(most, MAX_BLOCK_PAIRS))
+        self._pairs: dict[int, int] = {}
+        self._share = 0.0  # sum of 1 / pairs over these: a chunk must not look at each of 44,850 pairings
+        self._lock = threading.Lock()  # of both
+
+    def next_pair_count(self, pairing: int) -> int:
+        """The number of pairs to order next."""
+        return min(self._pairs.get(pairing, self.FIRST), self._most)
+
+    def next_unit_count(self, pairings: int) -> int:
+        """The number of units to play next, if so many pairings take turns."""
+        with self._lock:
+            a_unit = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST) / pairings
+        return max(1, min(int(1 / a_unit + ROUNDING_TOLERANCE), self._most * pairings))
+
+    def update(self, pairing: int, pairs: int, seconds: float) -> None:
+        """Take into account the time of a block that was played."""
+        fitting = int(pairs * self.SECONDS / max(seconds, 1e-9))
+        with self._lock:
+            before = self._pairs.get(pairing)
+            now = max(1, min(fitting, max(before or self.FIRST, pairs * self.GROWTH)))
+            self._share += 1 / now - (1 / before if before else 0.0)
+            self._pairs[pairing] = now
+
+
+class BatchEngine:
+    """Plays the pairings of one run.
+
+    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Openings are drawn by ``seed``,
+    all else by ``run``, the run's word (``run_id_to_number``). Unless ``swapped``, only the first game of each pair
+    is played. Everything that affects the games is given here, so a block depends on its ``PairRange`` alone.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        agents: Sequence[Agent],
+        labels: Sequence[str],
+        pairings: Sequence[tuple[int, int]],
+        seed: int,
+        run: int,
+        opening_plies: int = 0,
+        swapped: bool = True,
+    ) -> None:
+        self.rules = rules
+        self.pairings = tuple(pairings)
+        self.seed, self.run = uint64(seed), uint64(run)  # machine words: kernels are called with them
+        self.opening_plies = opening_plies
+        self.swapped = swapped
+        self.keep_going = True  # although an agent forfeits all its games
+        self.thinks = False  # whether blocks have what the players thought: then the interpreter asks for all turns
+        self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
+        self.guarded_agents = [GuardedAgent(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
+        self._local = threading.local()
+        self._counting = threading.Lock()
+
+    def play(
+        self,
+        orders: Iterable[PairRange],
+        threads: int,
+        stop: threading.Event | None = None,
+        idle: Callable[[], None] = lambda: None,
+    ) -> Iterator[TimedBlock]:
+        """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
+
+        An order is taken from the iterable when a thread is about to be free. So the caller may decide late what to
+        play next. Once ``stop`` is set, no order is begun, and of those in progress only what is finished soon is
+        yielded. ``idle`` is called while no block is finished. Raises ``StuckError``.
+        """
+        abandoned = threading.Event()
+
+        def play_one(order: PairRange, stopping: StopSignal) -> TimedBlock | None:
+            cut = StopDeadline(stopping, GRACE_SECONDS)
+            return self.play_block(order, lambda: abandoned.is_set() or cut())
+
+        try:
+            for block in THREADS.map(play_one, orders, threads, stop or threading.Event(), idle):
+                if block is not None:
+                    yield block
+        finally:
+            abandoned.set()  # nobody takes the blocks in progress any more
+
+    @overload
+    def play_block(self, order: PairRange) -> TimedBlock: ...
+
+    @overload
+    def play_block(self, order: PairRange, cut: Callable[[], bool]) -> TimedBlock | None: ...
+
+    def play_block(self, order: PairRange, cut: Callable[[], bool] | None = None) -> TimedBlock | None:
+        """Play the games of each pair of ``order`` in the calling thread; None if ``cut()`` became true meanwhile.
+
+        Raises ``AllForfeitedError`` and ``StuckError``.
+        """
+        self.check_forfeits(self.pairings[order.pairing])
+        started, games, thoughts = time.perf_counter(), list[Games](), list[Thoughts]()
+        for part in self._split_by_memory(order):
+            size = (1 + self.swapped) * part.pairs
+            told = Thoughts.blank(CELLS + 1, size) if self.thinks else None
+            if not self._play_pairs(part, found := Games.zeros(size), told, cut):
+                return None
+            games.append(found)
+            thoughts += [] if told is None else [told]
+        columns = concat_games(games), self.swapped, concat_games(thoughts) if thoughts else None
+        block = Block(order.pairing, order.first_pair, self.opening_plies, *columns)
+        return TimedBlock(block, time.perf_counter() - started)
+
+    def compute_openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
+        """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
+        openings = np.empty((2, self.opening_plies, pairs), np.int8)
+        draw_openings(self.seed, first_pair, self.rules.tables, openings)
+        return openings
+
+    def play_half(self, order: PairRange, game: int, games: Games) -> None:
+        """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
+        leg = self._build_half(order, game, self.compute_openings(order.first_pair, order.pairs), games)
+        if not leg.play_in_kernel():
+            for _ in self._play_turns([leg]):
+                pass
+        write_outcomes(games, game, 1 + self.swapped)
+
+    def get_player(self, agent: int, copy: int = 0) -> BatchPlayer:
+        """This thread's player of an agent. One that plays against itself needs a second, with its own memory."""
+        players: dict[tuple[int, int], BatchPlayer] | None = getattr(self._local, "players", None)
+        if players is None:
+            players = self._local.players = {}
+        if (agent, copy) not in players:
+            players[agent, copy] = self.guarded_agents[agent].fork_player()
+        return players[agent, copy]
+
+    def replace_player(self, agent: int, player: BatchPlayer) -> None:
+        """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
+        self.guarded_agents[agent].replace_player(player)
+        self._local = threading.local()
+
+    def check_forfeits(self, agents: Iterable[int] | None = None) -> None:
+        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless that is to go on.
+
+        ``agents`` are the indices of those that are looked at, by default all: before a block only its own are.
+        """
+        if not self.keep_going:
+            for agent in self.guarded_agents if agents is None else map(self.guarded_agents.__getitem__, agents):
+                agent.check_forfeits()
+
+    def describe_misbehaviour(self) -> list[str]:
+        """A line for each way in which an agent forfeited games so far."""
+        return [line for agent in self.guarded_agents for line in agent.describe_misbehaviour()]
+
+    def take_misbehaviour(self) -> list[Misbehaviour]:
+        """Each agent's faults since the last call, for the engine of another process."""
+        return [agent.take_misbehaviour() for agent in self.guarded_agents]
+
+    def add_misbehaviour(self, taken: Sequence[Misbehaviour]) -> None:
+        """Add what the agents did wrong in another process."""
+        for agent, own in zip(self.guarded_agents, taken, strict=True):
+            agent.add_misbehaviour(own)
+
+    def _split_by_memory(self, order: PairRange) -> Iterator[PairRange]:
+        """``order``, split where the memory of its players for all its games at once would exceed ``GAME_MEMORY_BYTES``."""
+        words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[order.pairing])
+        most = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else order.pairs
+        end = order.first_pair + order.pairs
+        for first in range(order.first_pair, end, most):
+            yield PairRange(order.pairing, first, min(most, end - first))
+
+    def _play_pairs(
+        self, order: PairRange, games: Games, thoughts: Thoughts | None, cut: Callable[[], bool] | None
+    ) -> bool:
+        """Play all pairs of ``order`` at once; false if that was cut."""
+        openings = self.compute_openings(order.first_pair, order.pairs)
+        legs = [self._build_half(order, game, openings, games) for game in range(1 + self.swapped)]
+        for leg in legs:
+            leg.thoughts = thoughts
+        legs = [leg for leg in legs if not leg.play_in_kernel()]
+        for _ in self._play_turns(legs):
+            if cut is not None and cut():
+                return False
+        for game in range(1 + self.swapped):
+            write_outcomes(games, game, 1 + self.swapped)
+        self._count_forfeits(order, games)
+        self._count_illegal_turns(order, games)
+        return True
+
+    def _play_turns(self, legs: Sequence[BlockHalf]) -> Iterator[None]:
+        """Play legs to their ends with the interpreter between the turns; yields after each turn.
+
+        Both games of a pair are played at once. If players remember, one is played after the other: a player has
+        memory for the games of one leg.
+        """
+        remembering = any(leg.has_memory for leg in legs)
+        for together in [[leg] for leg in legs] if remembering else [legs]:
+            for leg in together:
+                leg.state = self._get_lockstep(leg.size, leg.numbers.game)
+                leg.set_up()
+            for turn in range(self.opening_plies + self.rules.mover_chooses, CELLS + 1):
+                for leg in together:
+                    if leg.size:
+                        with self._counting:
+                            self.turns += leg.size
+                        leg.play_turn(turn)
+                        yield
+
+    def _build_half(self, order: PairRange, game: int, openings: NDArray[np.int8], games: Games) -> BlockHalf:
+        """Game 0 or 1 of each pair, to be played."""
+        zero, one = self.pairings[order.pairing][:: -1 if game else 1]
+        players = self.get_player(zero), self.get_player(one, copy=int(zero == one))
+        seats = self.guarded_agents[zero], self.guarded_agents[one]
+        numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
+        state = self._get_lockstep(order.pairs)  # of either game: kernels play one after the other
+        return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, order.pairs)
+
+    def _count_forfeits(self, order: PairRange, games: Games) -> None:
+        """Count the games of the agents of ``order``, and those that each has forfeited."""
+        total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
+        by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
+        first, second = self.pairings[order.pairing]
+        self.guarded_agents[first].count_games(total, by_first)
+        self.guarded_agents[second].count_games(total * (first != second), len(forfeited) - by_first)
+
+    def _count_illegal_turns(self, order: PairRange, games: Games) -> None:
+        """Count the games of ``order`` that were forfeited by illegal turns, and have each agent's first described."""
+        for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
+            pair, game = divmod(column, 1 + self.swapped)
+            loser = self.pairings[order.pairing][(1 - int(games.winner[column])) ^ game]
+            self.guarded_agents[loser].count_illegal_turn()
+            if self.guarded_agents[
+                loser
+            ].illegal_turn_unreported:  # a kernel has played it: turn by turn it shows which turn it was
+                one = PairRange(order.pairing, order.first_pair + pair, 1)
+                own = Games.zeros(1 + self.swapped)
+                for _ in self._play_turns([self._build_half(one, game, self.compute_openings(one.first_pair, 1), own)]):
+                    pass
+
+    def _get_lockstep(self, size: int, game: int = 0) -> Lockstep:
+        """This thread's lockstep for game 0 or 1, reused from block to block while the size stays the same."""
+        states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
+        if states is None:
+            states = self._local.states = {}
+        if game not in states or len(states[game].slot) != size:
+            states[game] = Lockstep.empty(size)
+        return states[game]
+
+
+@dataclass
+class BlockHalf:
+    """One leg of a block: game 0, or game 1, of each of its pairs, in lockstep."""
+
+    rules: Rules
+    opening: int  # imposed plies
+    seats: Sequence[GuardedAgent]  # by seat
+    players: Sequence[BatchPlayer]  # of this thread, by seat
+    numbers: GameNumbers
+    openings: NDArray[np.int8]  # [2, K, pairs], pieces then cells
+    games: Games  # the columns of all games of the pairs
+    state: Lockstep
+    size: int  # games that go on
+    thoughts: Thoughts | None = None  # [17, G] of all games of the pairs, if they are asked for
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a player has memory of the games."""
+        return any(player.game_words for player in self.players)
+
+    def set_up(self) -> None:
+        """Set the games up; the memory of earlier games is cleared."""
+        set_up_games(self.numbers, self.openings, self.state, self.games)
+        for player in self.players:
+            player.start(range(self.numbers.game, len(self.games.plies), self.numbers.games_a_pair))
+
+    def play_in_kernel(self) -> bool:
+        """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised.
+
+        Nor if thoughts are asked for.
+        """
+        zero, one = self.players
+        if self.thoughts is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
+            return False
+        self.set_up()
+        span = (self.opening, self.size)
+        try:
+            play_to_end(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
+        except BaseException as error:  # the turns are asked for one by one, to find the game that it forfeits
+            if is_ctrl_c(error):
+                raise
+            return False
+        self.size = 0
+        return True
+
+    def play_turn(self, turn: int) -> None:
+        """Ask for turn number ``turn`` in each game that goes on, and play it."""
+        state, size, guarded, player = self.state, self.size, self.seats[turn & 1], self.players[turn & 1]
+        rng, batch, slots = (
+            Streams(state.streams[:size] + turn_offset_word(turn)),
+            state.batch.select_range(0, size),
+            state.slot,
+        )
+        thoughts = None if self.thoughts is None else Thoughts.blank(size)
+        turns = guarded.take_turns(player, batch, rng, slots[:size], thoughts=thoughts)
+        if self.thoughts is not None and thoughts is not None:
+            self.thoughts.put((turn, slots[:size]), thoughts)
+        state.turns.cells[:size], state.turns.gifts[:size] = turns
+        before = (batch.copy(), slots[:size].copy()) if guarded.illegal_turn_unreported else None
+        is_first_gift = turn == self.opening and not self.rules.mover_chooses
+        if is_first_gift:
+            self.size = apply_first_gifts(state, self.games, self.opening, size)
+        else:
+            self.size = apply_turns(state, self.games, self.rules.tables, turn - 1, size)
+        if before is not None and self.size < size:
+            over = ~np.isin(before[1], slots[: self.size]) & (turns.cells != ERROR_CELL) & (turns.cells != LATE_CELL)
+            if not is_first_gift:  # other games are over because they were won, or the board is full
+                last = self.games.ending[before[1]]
+                over &= (last & WON == 0) & ((last & LEGAL == 0) | (turn < CELLS))
+            for i in np.flatnonzero(over)[:1]:
+                answer = int(turns.cells[i]), int(turns.gifts[i])
+                guarded.log_illegal_turn(player, before[0].position(i), int(rng.seeds[i]), answer)

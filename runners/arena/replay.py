@@ -1,0 +1,310 @@
+"""Plays stored games again and compares them ply by ply: all games of a run, or a sample of them.
+
+A whole run is compared file by file: the fingerprint of the games that were played is compared with the fingerprint in
+the file's name, so stored games are read only where something differs. A sample is read game by game.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.store.archive import Archive
+from analytics.store.game_tables import RangeGames, concat_blocks
+from analytics.store.range_files import read_games
+from analytics.store.ranges import MODULUS, Ranges, StoredRange, UnitLine, game_ids
+from quarto.batch import ENDINGS, GAME_BITS
+from quarto.notation import format_game
+from runners.arena.batch_engine import BatchEngine, Pace, PairRange
+from runners.arena.progress import Progress
+from runners.hosting.guarded_agent import silence_forfeit_log
+
+SAMPLE_UNITS = 256  # of a sample, unless the run has more pairings: then one of each is played, and one more
+SAMPLE_FILES = 4  # from which most of a sample is drawn: each is read as a whole
+SAMPLE_SECONDS = 1.0  # of playing, after which a sample ends that has a unit of each pairing
+MAX_SAMPLE_SECONDS = 20.0  # after which it ends also if it has only a unit of each agent
+
+
+class GameDifference(NamedTuple):
+    """A game that is not the same when it is played again."""
+
+    game_id: int
+    ply: int  # the first that differs, from 0; the number of plies if only the ending does
+    stored: str  # the plies, and how it ended
+    played: str
+
+    @property
+    def pairing(self) -> int:
+        """The index of its pairing in its run."""
+        return self.game_id >> GAME_BITS
+
+    @property
+    def change(self) -> str:
+        """The first ply, or the ending, that differs, in words."""
+        was, is_now = (text.split()[self.ply] for text in (self.stored, self.played))
+        return f"ply {self.ply} was {was} and is now {is_now}"
+
+
+class Replay(NamedTuple):
+    """The comparison of stored games with the same games played again."""
+
+    games: int = 0  # that were compared
+    pairings: int = 0  # that have such games
+    difference: GameDifference | None = None  # of the first game that differs
+    interrupted: bool = False
+
+
+# All games of a run.
+
+
+def replay_run(
+    archive: Archive,
+    run_id: str,
+    engine: BatchEngine,
+    line: UnitLine,
+    threads: int,
+    stop: threading.Event,
+    progress: Progress | None = None,
+) -> Replay:
+    """Play all games of a run again, up to the end of the first file whose games differ.
+
+    Args:
+        archive: Archive that holds the run. It is only read.
+        run_id: Id of the run.
+        engine: Engine of the run, made for this purpose: it counts forfeits.
+        line: Form of the run's line of units.
+        threads: Number of threads that play.
+        stop: Event that ends the replay early. What was played by then is compared.
+        progress: Receiver of the number of games, if anybody looks.
+
+    Raises:
+        FailureError: A file of the run is damaged, if it has to be read.
+
+    """
+    ranges, pace, compared = archive.list_effective_ranges(run_id), Pace(), 0
+    if progress:
+        progress.start(line.count_games(each[:2] for each in ranges))
+    with silence_forfeit_log():
+        for stored in ranges:
+            sums = _replay_range(engine, line, stored, pace, threads, stop, progress)
+            games = line.games_a_pair * sum(order.pairs for order in sums)
+            is_whole = games == line.count_games([stored[:2]])
+            if not is_whole or sum(sums.values()) % MODULUS != stored.fingerprint:
+                difference = _find_first_difference(archive, run_id, engine, stored, sums)
+                if difference or not is_whole:
+                    return Replay(compared + games, line.pairings, difference, interrupted=not difference)
+            compared += games
+    return Replay(compared, line.pairings)
+
+
+def _replay_range(
+    engine: BatchEngine,
+    line: UnitLine,
+    stored: StoredRange,
+    pace: Pace,
+    threads: int,
+    stop: threading.Event,
+    progress: Progress | None,
+) -> dict[PairRange, int]:
+    """Return the fingerprint of each block of a range that was played."""
+    sums = dict[PairRange, int]()
+
+    def show_turns() -> None:
+        if progress:
+            progress.report_turns(engine.turns)
+
+    for block, seconds in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
+        pace.update(block.pairing, block.pairs, seconds)
+        sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
+            part.fingerprint for part in concat_blocks([block])
+        )
+        if progress:
+            progress.advance(len(block.games.plies))
+    return sums
+
+
+def _list_pair_ranges(line: UnitLine, stored: StoredRange, pace: Pace) -> Iterator[PairRange]:
+    """Yield the pairs of a range, as many at a time as the pace allows when they are asked for."""
+    for pairing in range(line.pairings):
+        pair, end = line.pair_range(pairing, stored.first, stored.end)
+        while pair < end:
+            pairs = min(pace.next_pair_count(pairing), end - pair)
+            yield PairRange(pairing, pair, pairs)
+            pair += pairs
+
+
+def _find_first_difference(
+    archive: Archive, run_id: str, engine: BatchEngine, stored: StoredRange, sums: dict[PairRange, int]
+) -> GameDifference | None:
+    """Return the first game of a range that differs, among blocks that were played, given their fingerprints."""
+    games = read_games(archive, run_id, stored)
+    differing = [order for order in sorted(sums) if _select_games(games, order).fingerprint != sums[order]]
+    return next(filter(None, (find_difference(games, engine, order) for order in differing)), None)
+
+
+# One block.
+
+
+def find_difference(stored: RangeGames, engine: BatchEngine, order: PairRange) -> GameDifference | None:
+    """Play a block of pairs again and return its first game that differs from ``stored``; None if none does."""
+    games = _select_games(stored, order)
+    (played,) = concat_blocks([engine.play_block(order).block])
+    plies = _find_differing_plies(games, played)
+    for index in np.flatnonzero(plies >= 0)[:1].tolist():
+        texts = _format_game(games, index), _format_game(played, index)
+        return GameDifference(int(games.game_id[index]), int(plies[index]), *texts)
+    return None
+
+
+def _select_games(stored: RangeGames, order: PairRange) -> RangeGames:
+    """Return the games of consecutive pairs of one pairing, which have neighbouring ids."""
+    ids = game_ids(*order, swapped=True)
+    low, high = np.searchsorted(stored.game_id, [ids[0], ids[-1] + 1]).tolist()
+    return stored.select_contiguous(slice(low, high))
+
+
+def _find_differing_plies(stored: RangeGames, played: RangeGames) -> NDArray[np.intp]:
+    """Return for each game [G] the first ply that differs, the number of plies if only the ending does, or -1.
+
+    Raises:
+        ValueError: These are not games of the same numbers.
+
+    """
+    if not np.array_equal(stored.game_id, played.game_id):
+        raise ValueError("stored and played games have other ids")
+    one, other = stored.games, played.games
+    shortest = np.minimum(one.plies, other.plies)
+    differs = (one.pieces != other.pieces) | (one.cells != other.cells)  # [16, G]
+    differs &= np.arange(len(differs))[:, None] < shortest
+    first = np.where(differs.any(axis=0), differs.argmax(axis=0), shortest)
+    ends_otherwise = (one.plies != other.plies) | (one.winner != other.winner) | (one.ending != other.ending)
+    found: NDArray[np.intp] = np.where(differs.any(axis=0) | ends_otherwise, first, -1)
+    return found
+
+
+def _format_game(games: RangeGames, index: int) -> str:
+    """Format a game: its plies, and how it ended."""
+    plies = zip(games.games.pieces[:, index].tolist(), games.games.cells[:, index].tolist(), strict=True)
+    text = format_game(islice(plies, int(games.games.plies[index])))
+    return f"{text} ({ENDINGS[games.games.ending[index]]})"
+
+
+# A sample.
+
+
+def replay_sample(
+    archive: Archive,
+    run_id: str,
+    engine: BatchEngine,
+    line: UnitLine,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Replay:
+    """Play a sample of a run's games again, see ``select_sample``, up to the first game that differs.
+
+    It ends after ``SAMPLE_SECONDS``, once it has a unit of each pairing. If the agents are so slow that this takes
+    ``MOST_SECONDS``, a unit of each agent is enough.
+
+    Raises:
+        FailureError: A file of the run is damaged.
+
+    """
+    units = select_sample(archive.list_effective_ranges(run_id), engine.pairings, run_id)
+    games_by_file = _read_units(archive, run_id, line, units)
+    needed = _count_until_all_agents(units, engine.pairings)
+    started, pairings, difference = clock(), set[int](), None
+    with silence_forfeit_log():
+        for number, unit in enumerate(units):
+            seconds, has_each = clock() - started, number >= line.pairings
+            if (seconds > SAMPLE_SECONDS and has_each) or (seconds > MAX_SAMPLE_SECONDS and number >= needed):
+                return Replay(number * line.games_a_pair, len(pairings))
+            order = PairRange(unit % line.pairings, unit // line.pairings, 1)
+            pairings.add(order.pairing)
+            difference = find_difference(games_by_file[unit], engine, order)
+            if difference:
+                return Replay((number + 1) * line.games_a_pair, len(pairings), difference)
+    return Replay(len(units) * line.games_a_pair, len(pairings))
+
+
+def select_sample(ranges: Ranges, pairings: Sequence[tuple[int, int]], run_id: str) -> list[int]:
+    """Return units of a run in the order in which a sample plays them: the same whenever the same files are there.
+
+    A round has one unit of each pairing that has any. The first round begins at the first stored unit, the second is
+    the last one of the run, further rounds begin at units that are drawn by the run's id.
+
+    Args:
+        ranges: Files of games that count.
+        pairings: Indices of the two agents of each pairing.
+        run_id: Id of the run.
+
+    """
+    if not ranges:
+        return []
+    count, first, end = len(pairings), ranges[0].first, ranges[-1].end
+    drawn = random.Random(run_id)
+    files = [ranges[0], ranges[-1], *drawn.choices(ranges, [each.units for each in ranges], k=SAMPLE_FILES - 2)]
+    rounds = [first, max(first, end - count)]
+    for _ in range(SAMPLE_UNITS // count - len(rounds)):
+        file = drawn.choice(files)
+        rounds.append(file.first + drawn.randrange(file.units))
+    units = [_put_new_agents_first(_select_round(ranges, count, start), pairings) for start in rounds]
+    return list(dict.fromkeys(unit for chosen in units for unit in chosen))
+
+
+def _select_round(ranges: Ranges, pairings: int, start: int) -> list[int]:
+    """Return one stored unit of each pairing: the next one from ``start`` on, else the first one."""
+    units, number = dict[int, int](), int(np.searchsorted(ranges.ends, start, "right"))
+    for index in chain(range(number, len(ranges)), range(number + 1)):
+        low = max(start, ranges[index].first) if index >= number else ranges[index].first
+        for unit in range(low, min(ranges[index].end, low + pairings)):
+            units.setdefault(unit % pairings, unit)
+        if len(units) == pairings:
+            break
+    return [*units.values()]
+
+
+def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, int]]) -> list[int]:
+    """Sort units so that those come first which bring an agent that those before lack."""
+    agents, first, rest = set[int](), list[int](), list[int]()
+    for unit in units:
+        pairing = pairings[unit % len(pairings)]
+        (rest if agents.issuperset(pairing) else first).append(unit)
+        agents.update(pairing)
+    return [*first, *rest]
+
+
+def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, int]]) -> int:
+    """Return how many units at the beginning have all agents that occur."""
+    agents, needed = set[int](), 0
+    for number, unit in enumerate(units):
+        pairing = pairings[unit % len(pairings)]
+        if not agents.issuperset(pairing):
+            agents.update(pairing)
+            needed = number + 1
+    return needed
+
+
+def _read_units(archive: Archive, run_id: str, line: UnitLine, units: Sequence[int]) -> dict[int, RangeGames]:
+    """Read the games of some units; returns for each unit the games of all of these that are in its file."""
+    ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
+    for unit in units:
+        stored = ranges.find_range(unit)
+        if stored is not None:
+            by_file.setdefault(stored, []).append(unit)
+    games = dict[int, RangeGames]()
+    for stored, own in by_file.items():
+        games |= dict.fromkeys(own, read_games(archive, run_id, stored, _list_game_ids(line, own)))
+    return games
+
+
+def _list_game_ids(line: UnitLine, units: Sequence[int]) -> NDArray[np.int64]:
+    """Return the ids of the games of some units."""
+    unit = np.array(units, np.int64)
+    first = ((unit % line.pairings) << GAME_BITS) | (2 * (unit // line.pairings))
+    return np.concatenate([first + game for game in range(line.games_a_pair)])

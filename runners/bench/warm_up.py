@@ -1,0 +1,191 @@
+"""Compile all kernels ahead of time."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agents.base.player import list_choosers
+from analytics import open_archive
+from analytics.exact.annotation import AnnotationOptions, annotate_runs
+from analytics.exchange.export import ExportRequest, read_episodes, write_export_to_stream
+from analytics.exchange.text import Tags, parse_games
+from analytics.policies.kinds.dataset import load_dataset
+from analytics.questions.openings import EMPTY_BOARD, explore_position
+from analytics.questions.selection import select_games
+from analytics.store.archive import Archive
+from analytics.tables.derived.definitions import POSITIONS_TABLE, index_runs
+from analytics.tables.verification.archive import verify_archive
+from quarto.jit import load_kernels
+from runners.arena.execution import execute_request
+from runners.arena.executors.base import StopSignal, Task
+from runners.arena.executors.processes import Processes
+from runners.arena.request import RunRequest
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.storage import ArchiveOptions
+from runners.config.agents import load_agent
+from runners.config.yaml_options import KIND_GROUP, list_options, load_option, load_rules
+from runners.hosting.guarded_agent import GuardedAgent
+from runners.learning.training.policy_build import build_kind
+from runners.play.hints import find_hint
+from runners.play.session import AgentOpponent, Session
+
+WarmUpStep = tuple[str, Callable[[], object]]
+
+ARCHIVE_AGENTS = ("oracle", "random")  # whose games an archive needs for what is made of it here
+FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
+
+
+def warm_up() -> Iterator[tuple[str, float]]:
+    """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
+
+    Two processes share the steps, because numba compiles one kernel at a time in a process. One has the agents and what
+    plays them. The other has what is made of an archive, and the solver. They take as long and share few kernels.
+    """
+    with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
+        other, root = Path(folder, "other"), Path(folder, "rest")
+        steps: list[WarmUpStep] = [
+            *(
+                (name, partial(play_agent_against_itself, name, number, root))
+                for number, name in enumerate(list_options("agent"))
+            ),
+            ("python", lambda: play_python_agents(root)),
+            ("players", load_agent_kernels),
+        ]
+        executor = Processes()
+        pool = executor.open_pool(WarmUpTask(str(other)), 1, threading.Event())
+        try:
+            pool.submit(None)
+            yield from (time_step(*step) for step in steps if step[0] not in ARCHIVE_AGENTS)
+            while pool.pending:
+                yield from itertools.chain.from_iterable(pool.wait_for_results())
+        finally:
+            pool.close()
+            executor.close()
+        yield time_step("others", load_kernels)
+
+
+@dataclass(frozen=True)
+class WarmUpTask(Task):
+    """Makes what an archive is for, and the solver: the steps of the other process, in one part."""
+
+    root: str
+
+    def __call__(self, part: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+        """Carry out the steps; returns the name and the seconds of each."""
+        other = Path(self.root)
+        steps: list[WarmUpStep] = [
+            *(
+                (name, partial(play_agent_against_itself, name, number, other))
+                for number, name in enumerate(ARCHIVE_AGENTS)
+            ),
+            ("annotate", partial(annotate_games, other)),
+            ("play", play_session_with_hints),
+            ("exchange", partial(export_and_read_games, other)),
+            ("openings", partial(index_and_query_openings, other)),
+            ("verify", partial(verify_whole_archive, other)),
+            ("policies", partial(derive_policies, other)),
+        ]
+        return [time_step(*step) for step in steps]
+
+
+def time_step(name: str, step: Callable[[], object]) -> tuple[str, float]:
+    """Carry out a step; returns its name and its seconds."""
+    started = time.perf_counter()
+    step()
+    return name, time.perf_counter() - started
+
+
+def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
+    """Play an agent against itself, with two imposed plies."""
+    agent = load_agent(name)
+    play_games(RunSpec(load_rules(choose_rules_name(agent)), (agent, agent), ((0, 1),), seed, 2), root)
+
+
+def play_python_agents(root: Path) -> None:
+    """Play agents in Python, so that what positions tell them is compiled."""
+    agents = tuple(
+        AgentSpec(interface, f"runners.authoring.templates.{interface}.Template", {}, trusted=True)
+        for interface in ("choose", "play")
+    )
+    play_games(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
+
+
+def load_agent_kernels() -> None:
+    """Load the kernels of agents, for all values of their parameters, of trainings and of environments."""
+    for module in ("runners.learning.training.online", "runners.learning.environments.step_kernels"):
+        importlib.import_module(module)
+    for name in list_options("agent"):
+        load_agent(name).build()
+    load_kernels(("agents", "runners"))
+
+
+def export_and_read_games(root: Path) -> None:
+    """Export the games of an archive as episodes and as text, and read the text."""
+    text = io.BytesIO()
+    with open_archive(root) as opened:
+        next(read_episodes(opened, ExportRequest("d3rlpy", perspective="mover")))
+        write_export_to_stream(opened, ExportRequest("text"), text)
+    parse_games(text.getvalue(), Tags(), load_rules)
+
+
+def index_and_query_openings(root: Path) -> None:
+    """Index an archive and look up the empty board."""
+    archive = Archive.open(root)
+    index_runs(archive, archive.list_run_ids())
+    run_id = archive.list_run_ids()[0]
+    parts = [
+        POSITIONS_TABLE.read_frames(archive, run_id, each)
+        for each in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
+    ]
+    POSITIONS_TABLE.build_parent(parts, archive.load_run(run_id), (0, 1))
+    with open_archive(root) as opened:
+        explore_position(opened, EMPTY_BOARD, imposed=True)
+
+
+def derive_policies(root: Path) -> None:
+    """Derive a policy of each kind from the games of an archive by classic rules; none is stored."""
+    with open_archive(root) as opened:
+        dataset = load_dataset(select_games(opened, "agent_0 = 'random'"))
+    for kind in list_options(KIND_GROUP):
+        build_kind(kind, load_option(KIND_GROUP, kind)).derive(dataset, 1)
+    build_kind("line_values", {**load_option(KIND_GROUP, "line_values"), "method": "cloning"}).derive(dataset, 1)
+
+
+def annotate_games(root: Path) -> None:
+    """Find the exact values of the last decisions in the games of an archive."""
+    archive = Archive.open(root)
+    annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
+
+
+def verify_whole_archive(root: Path) -> None:
+    """Verify an archive with its derived tables."""
+    verify_archive(Archive.open(root))
+
+
+def play_session_with_hints() -> None:
+    """Begin a person's game against an agent, with a hint for either part of a turn."""
+    rules, agent = load_rules("classic"), load_agent("random")
+    session = Session(rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run=1, number=0))
+    session.play_agent_turn()
+    find_hint(session.game)
+    find_hint(session.game.place(0))
+
+
+def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
+    """Play games into an archive without a progress bar or a table; returns the seconds of playing and writing."""
+    request = RunRequest(spec, games, threads, ArchiveOptions(root, other_code="extend"), progress=False)
+    return execute_request(request, "qarena warm", threading.Event()).seconds
+
+
+def choose_rules_name(agent: AgentSpec) -> str:
+    """The name of rules that an agent plays: classic, unless it plays only where the mover chooses the piece."""
+    return "classic" if "opponent" in list_choosers(agent.build()) else "own_piece"

@@ -1,0 +1,266 @@
+"""Exact values, ``qarena solve``, ``annotate``, ``mistakes`` and ``tablebase``; ``bench``, ``warm``, ``perft``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from quarto.errors import RequestError
+from runners.cli import options
+from runners.terminal.files import build_table_output, read_file
+
+tablebase_group = options.create_command_group("tablebase", "Build, check and list tables of exact values.")
+puzzles_group = options.create_command_group(
+    "puzzles", "Solve puzzles: one turn keeps the value. Make puzzles from annotated games."
+)
+
+
+def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    position: Annotated[
+        str | None, Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        Option(help="A file of positions, one a line (- is standard input); prints a line of JSON for each."),
+    ] = None,
+    game: Annotated[bool, Option("--game", help="Prove the value of the whole game.")] = False,
+    rules: Annotated[str | None, options.rules_option("With --game: the rules. Default: classic.")] = None,
+    json: options.JsonFile = None,
+    force: options.Force = False,
+    distance: Annotated[
+        bool,
+        Option("--distance/--no-distance", help="Also the number of placements until the end, which takes longer."),
+    ] = True,
+    turns: Annotated[bool, Option("--turns/--no-turns", help="Also the value of every turn.")] = True,
+    megabytes: options.SolverMemory = options.MIB_128,
+) -> None:
+    """Solve positions exactly.
+
+    Shows the value, the distance to the end, and every turn with its value.
+    """
+    from runners.exact import solutions
+    from runners.exact.solutions import SolveOptions
+
+    options.check_output_files(force, json)
+    wanted = SolveOptions(turns=turns, distance=distance)
+    proven = solutions.check_solve_target(position, file, game, rules)
+    if proven is not None:
+        solutions.print_game_value(proven, megabytes, json)
+    elif file is not None:
+        solutions.print_file_solutions(file, wanted, megabytes)
+    else:
+        solutions.print_position_solution(str(position), wanted, megabytes, json)
+
+
+def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
+    where: Annotated[
+        str | None,
+        Option(metavar="CONDITION", help="Only files in which a game meets this condition in SQL on the view games."),
+    ] = None,
+    choices: Annotated[
+        bool, Option("--choices", help="Also count the choices that keep each value, for qarena mistakes: slower.")
+    ] = False,
+    from_pieces: Annotated[
+        int | None,
+        Option(min=0, max=15, help="Leave out boards with fewer pieces than this. Default: 0 (own_piece: 5)."),
+    ] = None,
+    threads: options.Threads = options.ALL_CORES,
+    megabytes: options.SolverMemory = options.MIB_128,
+    executor: options.Executor = options.EXECUTOR,
+    ray_address: options.RayAddress = None,
+) -> None:
+    """Find the exact value of every decision in the games.
+
+    The values are added to the archive: `qarena mistakes` and the view decisions show them.
+    """
+    from analytics.exact.annotation import AnnotationOptions
+    from analytics.questions.selection import GameFilter
+    from runners.config.requests import load_executor
+    from runners.exact.annotation import annotate_games as judge
+
+    settings = AnnotationOptions(choices, from_pieces, megabytes=megabytes)
+    judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, load_executor(executor, ray_address))
+
+
+def mistakes(
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
+    agent: options.AgentLabel = None,
+    rules: Annotated[str | None, options.rules_option("Only games under these rules.")] = None,
+    positions: Annotated[int, Option(min=0, help="Number of worst mistakes to show.")] = 10,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+) -> None:
+    """Show the regret of each agent, and the worst mistakes.
+
+    Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
+    """
+    from analytics.questions.selection import GameFilter
+    from runners.config.agents import find_stored_label
+    from runners.exact.annotation import output_mistakes
+
+    games = GameFilter(runs=tuple(runs or ()), agent=find_stored_label(archive, agent), rules=rules)
+    output_mistakes(archive, games, positions, build_table_output(form, output, force))
+
+
+@puzzles_group.command("play")
+def play_puzzles(
+    number: Annotated[int, Argument(help="The puzzle to begin with. The easy ones come first.")] = 1,
+    file: Annotated[Path | None, Option(help="A file that 'puzzles make' wrote. Default: the set that ships.")] = None,
+    plain: Annotated[bool, Option("--plain", help="Plain text without pictures and colours.")] = False,
+) -> None:
+    """Solve puzzles at the terminal.
+
+    Also over a pipe: one line a turn.
+    """
+    from analytics.exact.puzzles import load_shipped_puzzles, parse_puzzles
+    from runners.exact.puzzle_dialogue import run_puzzles
+    from runners.play.screens import build_screen
+
+    puzzles = (
+        parse_puzzles(read_file(str(file)).decode(errors="replace"), str(file)) if file else load_shipped_puzzles()
+    )
+    run_puzzles(puzzles, number, build_screen(plain))
+
+
+@puzzles_group.command("make")
+def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    output: Annotated[Path, Option(help="The CSV file to write.")],
+    count: Annotated[int, Option(min=1, help="Number of puzzles, equally many of each level.")] = 300,
+    runs: options.Runs = None,
+    rules: Annotated[str | None, options.rules_option("Only games under these rules.")] = None,
+    archive: options.Archive = options.ARCHIVE,
+    seed: Annotated[int, options.seed_option("Of the choice of positions, and of the agents that try them.", 31)] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    megabytes: options.SolverMemory = options.MIB_128,
+    force: options.Force = False,
+) -> None:
+    """Make puzzles from annotated games.
+
+    Needs the values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The same
+    games and options give the same bytes.
+    """
+    from analytics.questions.selection import GameFilter
+    from runners.exact.puzzle_generation import PuzzleOptions, create_puzzle_file
+
+    options.check_output_files(force, output)
+    asked = PuzzleOptions(count, seed, threads, megabytes)
+    create_puzzle_file(archive, GameFilter(runs=tuple(runs or ()), rules=rules), asked, output)
+
+
+@tablebase_group.command()
+def build(
+    pieces: Annotated[int, Option(help="Number of pieces of the largest boards: 1 to 7.")],
+    rules: Annotated[str, options.rules_option("The rules to solve under.")] = "classic",
+    directory: Annotated[
+        Path | None, Option(help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
+    ] = None,
+    megabytes: options.SolverMemory = options.MIB_256,
+    threads: options.Threads = options.ALL_CORES,
+    executor: options.Executor = options.EXECUTOR,
+    ray_address: options.RayAddress = None,
+) -> None:
+    """Build a tablebase, or continue an interrupted build."""
+    from analytics.exact.tablebase import user_folder
+    from analytics.exact.tablebase_build import TablebaseBuildRequest
+    from runners.config.requests import load_executor
+    from runners.config.yaml_options import load_rules
+    from runners.exact.tablebases import build_tablebase as carry_out
+
+    job = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
+    raise typer.Exit(carry_out(job, load_executor(executor, ray_address), options.format_command_line()))
+
+
+@tablebase_group.command()
+def verify(
+    file: Annotated[Path | None, Argument(help="A tablebase. Default: all.")] = None,
+    sample: Annotated[int, Option(min=0, help="Number of the largest boards to solve again.")] = 20,
+    megabytes: options.SolverMemory = options.MIB_256,
+) -> None:
+    """Check a tablebase.
+
+    Its checksum, its boards, its values against one another, and a sample that is solved again.
+    """
+    from runners.exact.tablebases import verify_tablebases as carry_out
+
+    raise typer.Exit(carry_out(file, sample, megabytes))
+
+
+@tablebase_group.command("show")
+def show_tablebases(
+    rules: Annotated[str | None, options.rules_option("Only tablebases of these rules.")] = None,
+    theory: Annotated[
+        bool,
+        Option("--theory", help="Print what the largest tablebase of each rules proves, as Markdown (docs/theory.md)."),
+    ] = False,
+) -> None:
+    """List the tablebases, with boards by pieces and value."""
+    from runners.exact.tablebases import print_tablebases as carry_out
+
+    carry_out(rules, theory)
+
+
+def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    json: options.JsonFile = None,
+    force: options.Force = False,
+    quick: Annotated[bool, Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
+    solver: Annotated[bool, Option("--solver", help="Measure the solver instead.")] = False,
+    questions: Annotated[bool, Option("--questions", help="Measure questions to an archive instead.")] = False,
+    turn: Annotated[
+        str | None,
+        Option(metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."),
+    ] = None,
+    rules: Annotated[
+        str | None, options.rules_option("With --turn: the rules. Default: classic, or rules that the agent plays.")
+    ] = None,
+    positions: Annotated[
+        int | None, Option(help="With --turn: positions of each number of pieces. Default: 500.")
+    ] = None,
+    seed: Annotated[int | None, Option(help="With --turn: seed of the positions. Default: 1.")] = None,
+) -> None:
+    """Measure the speed on this machine.
+
+    Games a second, bytes a row and memory, as ratios within one run; or the turns of one agent.
+    """
+    options.check_output_files(force, json)
+    if turn is not None:
+        from runners.bench.turn_times import run_turn_benchmark as bench_turn
+
+        raise typer.Exit(
+            bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+        )
+    for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
+        if value is not None:
+            raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
+    if solver and questions:
+        raise RequestError("--solver and --questions measure different things: give one of them")
+    from runners.bench.benchmark import run_benchmark
+
+    run_benchmark("solver" if solver else "archive" if questions else "all", quick, json)
+
+
+def warm() -> None:
+    """Compile all kernels now, so that later commands start at once."""
+    from runners.bench.warm_up import warm_up as compile_all
+
+    for name, seconds in compile_all():
+        typer.echo(f"{seconds:6.2f} s  {name}")
+
+
+def perft(
+    plies: Annotated[int, Argument(help="Number of plies to count.")],
+    rules: Annotated[str, options.rules_option("The rules to count under.")] = "classic",
+) -> None:
+    """Count positions after 0 to PLIES plies, exactly.
+
+    Games that a line has ended are left out. Positions count up to symmetry.
+    """
+    from runners.exact.tablebases import print_perft
+
+    print_perft(rules, plies)

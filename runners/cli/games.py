@@ -1,0 +1,240 @@
+"""Games, ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve`` and ``reproduce``; the players, ``agents``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from runners.cli import options
+
+agents_group = options.create_command_group(
+    "agents", "List, show, check and create agents.", invoke_without_command=True
+)
+AGENT_INTERFACES = ("choose", "play", "kernel")
+
+
+@options.add_hydra_options
+def run(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
+    """Play a match or a tournament."""
+    launch(choose_application(arguments or []), arguments, keep_going)
+
+
+@options.add_hydra_options
+def sweep(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
+    """Play every combination of the given values."""
+    launch(choose_application(arguments or []), arguments, keep_going)
+
+
+def choose_application(arguments: Sequence[str]) -> Any:
+    """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
+    if is_training(arguments):
+        from runners.learning.training.application import TRAIN
+
+        return TRAIN
+    from runners.config.application import RUN
+
+    return RUN
+
+
+def is_training(arguments: Sequence[str]) -> bool:
+    """Whether the chosen experiment is a training: then each of the three commands carries it out as one."""
+    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
+    recipe = options.PROJECT_ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
+    return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
+
+
+@options.add_hydra_options
+def sprt(
+    launch: options.Launch,
+    arguments: options.Players = None,
+    keep_going: options.KeepGoing = False,
+    counts: Annotated[
+        str | None, Option(metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
+    ] = None,
+) -> None:
+    """Play two agents until a test decides which is stronger."""
+    if counts is not None:
+        from runners.cli.sprt_output import print_counts
+
+        print_counts(counts, arguments or [])
+        return
+    from runners.cli.sprt import SPRT
+
+    launch(SPRT, arguments, keep_going)
+
+
+def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    agent: Annotated[
+        str, options.agent_argument("A level, 1 (random) to 10 (perfect), or an agent: 'mcts(iterations=1000)'.")
+    ],
+    seat: Annotated[int, Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
+    rules: Annotated[str, options.rules_option("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed_option("Seed of the agent's random choices.")] = 1,
+    name: Annotated[str | None, Option(help="The game is logged as human:NAME. Default: your login name.")] = None,
+    archive: options.Archive = options.ARCHIVE,
+    no_log: Annotated[bool, Option("--no-log", help="Do not log the game.")] = False,
+    config_dir: options.ConfigDir = None,
+    plain: Annotated[bool, Option("--plain", help="Plain text without pictures and colours.")] = False,
+    review: Annotated[
+        float, Option(min=0, help="Seconds at most for judging a finished game by exact values; 0: it is not judged.")
+    ] = 10.0,
+) -> None:
+    """Play against an agent at the terminal.
+
+    Also over a pipe: one line a decision.
+    """
+    from runners.play.game_series import PlayOptions, play_series
+    from runners.play.levels import find_level_agent
+
+    logged, command = None if no_log else archive, f"qarena {options.format_command_line()}"
+    play_series(
+        PlayOptions(
+            find_level_agent(agent), rules, seat, seed, name, logged, archive, config_dir, plain, review, command
+        )
+    )
+
+
+@options.add_config_dir_option
+def engine(
+    agent: Annotated[str, options.agent_argument("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
+    archive: options.Archive = options.ARCHIVE,
+) -> None:
+    """Let an agent play for other programs and boards.
+
+    It speaks the engine protocol over standard input and output (docs/engines.md).
+    """
+    from runners.play.engine_server import serve_engine
+
+    serve_engine(agent, archive)
+
+
+def serve(
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
+    host: Annotated[
+        str, Option(help="The address to listen at. Any other than the default lets other machines connect.")
+    ] = "127.0.0.1",
+    name: Annotated[str | None, Option(help="Your games are logged as human:NAME. Default: your login name.")] = None,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+    trust_agents: options.TrustAgents = False,
+) -> None:
+    """Play, analyse, browse and ask in a browser."""
+    from runners.web.server import serve as carry_out
+
+    carry_out(archive, host, port, name, config_dir, trust_agents)
+
+
+def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    study: Annotated[str | None, Option(help="One or more of A to E, as in A,C. Default: all.")] = None,
+    games: Annotated[int, Option(help="Of each pairing.")] = 10_000,
+    seed: Annotated[int, Option(help="Of all runs and trainings.")] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    archive: options.Archive = options.ARCHIVE,
+    other_code: Annotated[str, Option(help="For runs begun by other code: refuse, extend or new.")] = "refuse",
+    markdown: Annotated[Path | None, Option(help="Also write a Markdown file.")] = None,
+    html: Annotated[Path | None, Option(help="Also write a page with charts.")] = None,
+    force: options.Force = False,
+) -> None:
+    """Replay five published studies and compare the figures.
+
+    Shows each published figure, ours with its interval, and why some differ.
+    """
+    from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
+    from runners.bench.reproduction import PairingOptions, check_request
+    from runners.bench.reproduction import reproduce as carry_out
+    from runners.config.schemas import check_choice
+
+    check_choice("--other-code", other_code, OTHER_CODE_ACTIONS)
+    options.check_output_files(force, markdown, html)
+    settings = PairingOptions(
+        games, seed, threads, ArchiveOptions(archive, other_code=other_code), options.format_command_line()
+    )
+    raise typer.Exit(carry_out(check_request(study, settings, markdown, html)))
+
+
+@agents_group.callback()
+@options.add_config_dir_option
+def agents(
+    context: typer.Context,
+    wide: Annotated[bool, Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
+) -> None:
+    """List, show, check and create agents."""
+    if context.invoked_subcommand is None:
+        from runners.authoring.agent_table import print_agents
+
+        print_agents(wide)
+
+
+@agents_group.command("show")
+@options.add_config_dir_option
+def show_agent(agent: Annotated[str, options.agent_argument("The name of an agent.")]) -> None:
+    """Show the yaml of an agent: parameters, defaults, meaning."""
+    from runners.config.yaml_options import read_option_text
+    from runners.terminal.console import print_line
+
+    print_line(read_option_text("agent", agent).rstrip("\n"))
+
+
+@agents_group.command("new")
+def new(
+    name: Annotated[str, Argument(help="The name of the agent, and of its module.")],
+    interface: Annotated[
+        str,
+        Option(
+            help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).",
+            autocompletion=lambda incomplete: options.select_by_prefix(incomplete, AGENT_INTERFACES),
+        ),
+    ] = "choose",
+    config_dir: Annotated[
+        Path, Option(help="Your own folder; it is made if it does not exist.", show_default=True)
+    ] = Path("my_agents"),
+) -> None:
+    """Create an agent of your own: its file, yaml and test.
+
+    It plays at once, and is yours to change.
+    """
+    from quarto.sources import find_module_spec
+    from runners.authoring.new_agent import create_agent
+    from runners.config.yaml_options import use_config_dir
+    from runners.terminal.console import find_program, print_line
+
+    with use_config_dir(config_dir if config_dir.is_dir() else None):
+        files = create_agent(name, interface, config_dir)
+    width = max(len(str(path)) for path in files)
+    folder = shlex.quote(str(config_dir))
+    for line in (
+        *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
+        "Check it, play it, vary it, test it:",
+        f"  {find_program()} agents check {name} --config-dir {folder}",
+        f"  {find_program()} run {name} random games=1000 --config-dir {folder}",
+        f"  {find_program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
+        f"  python -m pytest {folder}{'' if find_module_spec('pytest') else '  # after: python -m pip install pytest'}",
+    ):
+        print_line(line)
+
+
+@agents_group.command()
+def check(
+    agent: Annotated[str, options.agent_argument("An agent, with or without parameters: 'mine(depth=2)'.")],
+    rules: Annotated[str, options.rules_option("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed_option("Seed of the games.")] = 1,
+    seconds: Annotated[float, Option(min=1, help="Time limit. A slow agent plays fewer games.")] = 120,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+) -> None:
+    """Check that an agent is legal, repeatable and in time.
+
+    It plays twenty games with itself and twenty with random.
+
+    Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
+    order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
+    """
+    from runners.authoring.agent_check import check_and_print as carry_out
+
+    if not carry_out(agent, rules, seed, archive, config_dir, seconds):
+        raise typer.Exit(1)

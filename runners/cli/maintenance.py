@@ -1,0 +1,232 @@
+"""The commands that check, copy or change an archive's files: verify, gc, compact, merge, to-delta, export, import.
+
+Games stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path, PurePath
+
+import typer
+
+from analytics import format_archive_option, open_archive
+from analytics.exchange.export import ExportRequest, ExportSummary, write_export, write_export_to_stream
+from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
+from analytics.exchange.text import BadLine, Tags, check_label, parse_games
+from analytics.store.archive import Archive, select_run_ids
+from analytics.store.files.local_files import find_backend
+from analytics.store.marker import remember_archive, warn_if_unknown
+from analytics.store.schema import SCHEMA_VERSION, TABLE_SCHEMAS
+from analytics.store.texts import to_line
+from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
+from analytics.tables.upkeep.archive_merge import MergeOptions
+from analytics.tables.upkeep.compaction import (
+    CompactionSummary,
+    compact_run,
+    compact_small_files,
+    count_compactable_files,
+)
+from analytics.tables.verification import archive as verification
+from quarto.errors import FailureError, RequestError
+from runners.arena.code_fingerprints import build_class_code_record
+from runners.config.yaml_options import load_rules
+from runners.hosting.interruption import exit_code
+from runners.terminal import console
+from runners.terminal.console import show_progress_bar
+from runners.terminal.files import STANDARD_STREAM, read_file
+
+MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 10, 4 << 30  # bytes of a file: it is made in memory
+
+MAX_LINE_CHARACTERS = 1000  # characters of a problem or a path, in a line
+
+
+def compact_archive(root: PurePath, wanted: Sequence[str], most: int) -> None:
+    """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
+    if not MIN_FILE_BYTES <= most <= MAX_FILE_BYTES:
+        raise RequestError(f"--size {most:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
+    archive = Archive.open(root)
+    runs, total = select_run_ids(archive, wanted), CompactionSummary()
+    try:
+        with show_progress_bar("compacting", "files") as bar:
+            bar.start(sum(count_compactable_files(archive, run_id, most) for run_id in runs))
+            for run_id in runs:
+                done = compact_run(archive, run_id, most, bar.advance)
+                total = CompactionSummary(*(a + b for a, b in zip(total, done, strict=True)))
+    except KeyboardInterrupt:
+        console.print_note("interrupted: the files made so far count; run the same command again to go on")
+        raise typer.Exit(exit_code()) from None
+    console.print_line(_format_compaction_summary(total, root))
+
+
+def merge_archives(roots: Sequence[PurePath], prefix: str, other_code: bool) -> None:
+    """Add all but the last of some archives to the last, which is made if need be, and print totals.
+
+    Raises ``RequestError`` for fewer than two archives, one that is named twice, and for what conflicts.
+    """
+    if len(roots) < 2:
+        raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
+    names = [find_backend(root).identity(root) for root in roots]
+    if len(set(names)) < len(names):
+        raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
+    sources = [Archive.open(root) for root in roots[:-1]]
+    for root in roots[:-1]:
+        warn_if_unknown(root)
+    target = Archive.open(roots[-1], create=True)
+    try:
+        with show_progress_bar("merging", "games") as bar:
+            bar.start(sum(source.count_games(record.run_id) for source in sources for record in source.load_runs()))
+            done = archive_merge.merge_archives(sources, target, MergeOptions(prefix, other_code), bar.advance)
+    except KeyboardInterrupt:
+        console.print_note("interrupted: what is merged is kept; run the same command again to go on")
+        raise typer.Exit(exit_code()) from None
+    counts = (
+        *((done.games, "game", ""), (done.runs, "new run", ""), (done.policies, "policy", "policies")),
+        *((done.jobs, "job of a sweep", "jobs of sweeps"), (done.verdicts, "verdict", "")),
+        (done.tables, "file of derived tables", "files of derived tables"),
+    )
+    added = ", ".join(console.format_count(*each) for each in counts if each[0])
+    console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
+
+
+def update_delta_tables(root: PurePath, folder: Path, games_only: bool) -> None:
+    """Write or update Delta tables, and print what was added."""
+    from analytics.exchange.delta_tables import write_delta_tables  # an extra
+
+    archive, tables = Archive.open(root), tuple(TABLE_SCHEMAS)[: 1 if games_only else None]
+    with show_progress_bar("writing", "games") as bar:
+        games = sum(map(archive.count_games, archive.list_run_ids()))
+        bar.start(games * len(tables))
+        added = write_delta_tables(archive, folder, tables, bar.advance)
+    what = f"Added to {folder}: {added['games']:,} games" + ("" if games_only else f", {added['plies']:,} plies")
+    read = f"""read with polars.scan_delta("{folder / "games"}")"""
+    console.print_line(f"{what}; {read}" if any(added.values()) else f"Nothing to add: {folder} has all games.")
+
+
+def _format_compaction_summary(done: CompactionSummary, root: PurePath) -> str:
+    removed = f"; {console.format_count(done.removed, 'old file')} removed" if done.removed else ""
+    if not done.files:
+        return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
+    gc = f"'qarena archive gc --remove{format_archive_option(root)}'"
+    later = f"{gc} removes the old files ten minutes after they were replaced"
+    were = "1 file of games is" if done.files == 1 else f"{done.files} files of games are"
+    return f"{were} now {done.by}; {later}{removed}"
+
+
+def upgrade_archive(root: PurePath) -> None:
+    """Bring an archive of an older format to the present one, and print what was done."""
+    steps = format_upgrade.upgrade_archive(root)
+    for step in steps:
+        console.print_line(f"{root}: format {step.before} is now format {step.before + 1}: {step.summary}")
+    if not steps:
+        console.print_line(f"{root} has format {SCHEMA_VERSION} already.")
+
+
+def verify_archive(root: PurePath) -> int:
+    """Check every file, record and game, and print the problems. Returns the exit code: 1 if there are any."""
+    opened = Archive.open(root)
+    with show_progress_bar("verifying", "games") as bar:
+        bar.start(None)
+        found = verification.verify_archive(opened, bar.advance)
+    remember_archive(root)
+    for problem in found.problems:
+        typer.echo(to_line(str(problem), MAX_LINE_CHARACTERS), err=True)
+    things = (
+        *((found.runs, "run", ""), (found.ranges, "range", "")),
+        *((found.games, "game", ""), (found.plies, "ply", "plies")),
+        *((found.decisions, "decision", ""), (found.positions, "row of positions", "rows of positions")),
+        *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
+    )
+    # The first ones are named also if there are none.
+    counts = [console.format_count(*each) for at, each in enumerate(things) if each[0] or at < 4]
+    console.print_line(f"{', '.join(counts)}: {console.format_count(len(found.problems), 'problem')}")
+    return 1 if found.problems else 0
+
+
+def collect_garbage(root: PurePath, age: str, remove: bool) -> None:
+    """Print the files that are not needed; ``remove`` those that have not been needed for the ``age``, such as 10m."""
+    least_age, opened = garbage.parse_age(age), Archive.open(root)
+    found = garbage.list_unneeded_files(opened)
+    removed = set(garbage.remove_unneeded_files(opened, found, least_age)) if remove else set()
+    for file in found:
+        fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
+        path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named it
+        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {path}")
+    known, count = f"{len(found)} file{'s' * (len(found) != 1)}", sum(file.is_removable(least_age) for file in found)
+    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
+
+
+def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:
+    """Write games to ``output`` and print how many; ``-`` is the standard output. Raises as ``export`` does."""
+    with open_archive(root) as opened:
+        if output == STANDARD_STREAM:
+            write_export_to_stream(opened, request, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return
+        with show_progress_bar("exporting", "games") as bar:
+            bar.start(None)
+            exported = write_export(opened, request, Path(output), force, bar.advance)
+    typer.echo(_format_export_summary(exported, request, output))
+
+
+def _format_export_summary(exported: ExportSummary, request: ExportRequest, output: str) -> str:
+    if exported.episodes is None:
+        return f"{_format_game_count(exported.games)} written to {output}"
+    left_out = exported.games - exported.episodes
+    rest = f"; {_format_game_count(left_out)} left out, since no turn in them is known" if left_out else ""
+    return (
+        f"{exported.episodes:,} episodes, {exported.steps:,} steps written to {output}, rewards for "
+        f"{request.perspective}, at the end only{rest}"
+    )
+
+
+def import_games_file(root: PurePath, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
+    """Import a file and print what was added. Returns the exit code: 1 if bad lines were skipped.
+
+    Raises ``RequestError`` for a file that cannot be read, has no game, or has bad lines unless ``skip_bad``.
+    """
+    rules_of = cache(load_rules)
+    rules_of(rules)
+    defaults = Tags(rules=rules, event="" if event is None else check_label("--name", event))
+    text = parse_games(read_file(file), defaults, rules_of)
+    source = "stdin" if file == STANDARD_STREAM else file
+    if text.bad and not skip_bad:
+        hint = "--skip-bad imports the others" if len(text.tags) else "no other line is a game"
+        raise RequestError(f"{_describe_bad_line(source, text.bad[0], len(text.bad) - 1)} ({hint})")
+    for bad in text.bad:
+        typer.echo(to_line(_describe_bad_line(source, bad), MAX_LINE_CHARACTERS), err=True)
+    if not len(text.tags):
+        if text.bad:
+            raise FailureError(f"{source}: no line is a game, so nothing was imported")
+        raise RequestError(f"{source} has no game: a line of it looks like F@b1 3@b2 7@c4")
+    known = {name: rules_of(name) for name in {text.distinct_tags[at].rules for at in set(text.tags.tolist())}}
+    code = build_class_code_record([IMPORTED_PLAYER_TARGET], learning=False)
+    archive = Archive.open(root, create=True)
+    imported = import_games(archive, text, known, code, command)
+    for run in imported:
+        compact_small_files(archive, run.run_id)  # a text that grows day by day leaves a file each day
+        console.print_line(_format_import_summary(run))
+    for lost in sorted({record.run_id for record in text.records} - {run.run_id for run in imported}):
+        typer.echo(f"run {lost} is not whole in {source}: its games are single games, without pairs", err=True)
+    return 1 if text.bad else 0
+
+
+def _describe_bad_line(source: str, bad: BadLine, others: int = 0) -> str:
+    more = f"; {others:,} more bad line{'s' * (others > 1)}" if others else ""
+    return f"{source}, line {bad.line}: {bad.reason}{more}"
+
+
+def _format_import_summary(run: ImportedRun) -> str:
+    heading = run.heading
+    what = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
+    opening = f", {heading.opening} plies imposed" if heading.opening else ""
+    known = run.games - run.added
+    return f"run {run.run_id} ({what}{opening}): {_format_game_count(run.added)} added" + (
+        f", {known:,} were in the archive already" if known else ""
+    )
+
+
+def _format_game_count(count: int) -> str:
+    return f"{count:,} game{'s' * (count != 1)}"

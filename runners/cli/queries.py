@@ -1,0 +1,245 @@
+"""Questions to an archive: `qarena sql`, `archive ls`, `openings` and `report`, and the index that they need."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
+
+import polars as pl
+import typer
+
+from analytics import format_archive_option, open_archive
+from analytics.questions.columns import format_game_name, format_pace, opening_columns, text_column
+from analytics.questions.openings import (
+    OpeningsQuery,
+    OpeningsResult,
+    check_openings_query,
+    group_equivalent_cells,
+    run_openings_query,
+)
+from analytics.questions.sql.connection import ScratchFolder
+from analytics.questions.sql.database import OpenArchive
+from analytics.questions.sql.query_execution import QueryLimits
+from analytics.questions.sql.syntax import combine_conditions
+from analytics.questions.sql.views import run_condition_sql
+from analytics.report.page import build_subject_sections, render_report, render_sections_page, render_sections_svg
+from analytics.store.archive import Archive, select_run_ids
+from analytics.tables.derived.definitions import (
+    NotIndexedError,
+)
+from quarto.errors import RequestError
+from quarto.notation import format_cell, format_position
+from runners.arena.executors.base import THREADS, Executor
+from runners.arena.indexing import is_index_writable, update_index, update_whole_index
+from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
+from runners.terminal import console
+from runners.terminal.console import show_progress_bar
+from runners.terminal.files import TableOutput, write_file
+from runners.terminal.tables import STREAMED_FORMATS, output_batches, output_frame, print_first_rows
+
+GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
+
+
+RUNS_QUERY = """
+SELECT run_id, games,
+       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
+          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
+       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
+       round(seconds, 1) AS seconds, ranges, fingerprint
+FROM runs ORDER BY created
+"""
+
+
+def output_runs(root: PurePath, table: TableOutput) -> None:
+    """Print or write the runs of an archive, the oldest first."""
+    with open_archive(root, check=False) as opened:  # which names what to restore must not need it
+        output_frame(opened.sql(RUNS_QUERY), table)
+
+
+def index_archive(
+    root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
+) -> None:
+    """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
+    archive = Archive.open(root)
+    runs = select_run_ids(archive, wanted)
+    started = time.perf_counter()
+    with stop_on_signal() as stop:
+        indexed, added_up = update_index(archive, runs, end_ply, threads, executor, stop)
+    if stop.is_set():
+        console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
+        raise typer.Exit(exit_code())
+    added, seconds = f"; {added_up:,} sums made" if added_up else "", time.perf_counter() - started
+    if indexed.games:
+        speed = f"{format_pace(indexed.games, seconds)} a second"
+        console.print_line(
+            f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
+            f"use 'qarena openings{format_archive_option(root)}', or the view positions in SQL"
+        )
+    else:
+        games = sum(map(archive.count_games, runs))
+        console.print_line(f"Nothing to index: {games:,} games are indexed in {root}{added}.")
+
+
+def output_sql_answer(root: PurePath, text: str, limits: QueryLimits, output: TableOutput, check: bool = True) -> None:
+    """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
+
+    Only the first rows are printed. What is written in parts needs no more memory than ``limits`` allow, however
+    many rows it has. The process ends if all of this takes longer than the time limit.
+    """
+    with _enforce_time_limit(limits):
+        try:
+            _run_sql_and_output(root, text, limits, output, check)
+        except NotIndexedError:
+            if not is_index_writable(root):
+                raise
+            update_whole_index(root)
+            _run_sql_and_output(root, text, limits, output, check)
+
+
+@contextmanager
+def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
+    """Inside the context the process ends at the time limit.
+
+    DuckDB does not interrupt some functions, and files are compared with their checksums before it is asked.
+    """
+    if limits.seconds is None:
+        yield
+        return
+    timer = threading.Timer(limits.seconds + GRACE_SECONDS, _exit_at_time_limit, [limits])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _exit_at_time_limit(limits: QueryLimits) -> None:
+    late = limits.build_timeout_error()
+    for folder in ScratchFolder.folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    exit_with_message(f"error: {late}", late.exit_code)
+
+
+def _run_sql_and_output(root: PurePath, text: str, limits: QueryLimits, output: TableOutput, check: bool) -> None:
+    with OpenArchive(root, limits, check) as opened:
+        if output.is_printed:
+            opened.stream(text, partial(print_first_rows, wide=output.wide), exact=False)
+        elif output.form in STREAMED_FORMATS:
+            opened.stream(text, partial(output_batches, output=output))
+        else:
+            output_frame(opened.sql(text), output)
+
+
+MAX_TURNS = 16  # rows of the table that is shown without --by
+ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
+DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
+
+
+def add_rules_name(position: str, rules: str | None) -> str:
+    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
+    if rules is None:
+        return position
+    fields = position.split()
+    if len(fields) == 3 and fields[2] != rules:
+        raise RequestError(
+            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
+        )
+    return " ".join([*fields[:2], rules])
+
+
+def output_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> None:
+    """Print the decisions in a position with their results, or write them to a file."""
+    check_openings_query(Archive.open(root), asked)  # before anything is written
+    update_whole_index(root)
+    with open_archive(root) as opened:
+        found = run_openings_query(opened, asked)
+        if not output.is_printed:
+            output_frame(found.rows, output)
+            return
+        _print_decisions(found, found.rows, asked, "", output.wide)
+        if asked.by is None and found.by != "turn":
+            turns = run_openings_query(opened, replace(asked, by="turn"))
+            shown = turns.rows.head(MAX_TURNS)
+            note = f", the {len(shown)} {ORDER_DESCRIPTIONS[asked.sort]} of {len(turns.rows)} (all: --by turn)"
+            _print_decisions(turns, shown, asked, note if len(shown) < len(turns.rows) else "", output.wide)
+
+
+def _print_decisions(
+    found: OpeningsResult, rows: pl.DataFrame, asked: OpeningsQuery, note: str, wide: bool | None
+) -> None:
+    """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
+    text = format_position(found.position, found.rules.name)
+    title = (
+        f"{text}: {found.games:,} games by {found.by}{_describe_deciders(asked)}{note}; in %, for {DECIDERS[found.by]}"
+    )
+    games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
+    sample = (
+        text_column("game", games)._replace(drop_priority=8),
+        text_column("sample", rows["sample"])._replace(drop_priority=9),
+    )
+    console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
+    console.print_line(_format_legend(found, rows))
+
+
+def _describe_deciders(asked: OpeningsQuery) -> str:
+    """Whose decisions were asked for."""
+    agent, opponent = asked.games.agent, asked.games.opponent
+    against = f" against {opponent}" if opponent else ""
+    return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
+
+
+def _format_legend(found: OpeningsResult, rows: pl.DataFrame) -> str:
+    """The choices that a row stands for."""
+    shown = set(rows["cell"]) if "cell" in rows.columns else set()
+    groups = [[format_cell(cell) for cell in cells] for cells in group_equivalent_cells(found.position, found.rules)]
+    named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
+    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
+
+
+def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
+    """Write the page about the games of these runs (none: all runs) that meet a condition.
+
+    Raises ``RequestError`` for an unknown run and for an invalid condition or one that no game meets,
+    ``FailureError`` when the file cannot be written.
+    """
+    with open_archive(root) as opened, show_progress_bar("writing the report", "games"):
+        page = render_report(opened, _build_condition(opened, where, run_ids), title, run_ids)
+    content = page.encode()
+    write_file(output, content)
+    console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
+
+
+SECTION_RENDERERS = {".html": render_sections_page, ".svg": render_sections_svg}
+
+
+def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:
+    """Print one section of the report, or write its page or, as SVG, its picture. Raises as ``write_report`` does."""
+    if output is not None and output.suffix not in SECTION_RENDERERS:
+        raise RequestError(
+            f"--output {output}: a section is written to a file that ends in {' or '.join(SECTION_RENDERERS)}"
+        )
+    with open_archive(root) as opened:
+        found = build_subject_sections(opened, slug, _build_condition(opened, where, run_ids), run_ids)
+    if all(each.missing for each in found):
+        raise RequestError(f"nothing to show: {found[0].missing}")
+    if output is not None:
+        write_file(output, SECTION_RENDERERS[output.suffix](found).encode())
+        return
+    for each in found:
+        if len(found) > 1:
+            console.print_line(each.title)
+        console.print_tables([console.build_table(table.columns, table.title) for table in each.tables])
+        console.print_line(each.note or each.missing)
+
+
+def _build_condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
+    """The condition of games of these runs that meet another one. Raises ``RequestError`` for an unknown run."""
+    runs = run_condition_sql(select_run_ids(opened.archive, run_ids)) if run_ids else None
+    return combine_conditions(opened.sql, runs, where) if runs and where is not None else runs or where

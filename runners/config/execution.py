@@ -1,0 +1,219 @@
+"""Starting a command that Hydra carries out: its request is checked, then a job of Hydra, or its sweep, begins."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import run_job
+from hydra.errors import HydraException
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig
+
+from analytics.store.files.backend import expand_home
+from quarto.errors import RequestError
+from runners.config.application import (
+    COMMAND_VARIABLE,
+    LAUNCH_VARIABLE,
+    Application,
+    CommandOutcome,
+    PreparedRequest,
+    enter_launch_folder,
+    print_resume_hint,
+)
+from runners.config.arguments import CommandArguments, check_group_choices, explain_config_errors, format_config_error
+from runners.config.callbacks import Callbacks
+from runners.config.labels import format_quoting_advice
+from runners.config.local_jobs import run_local_jobs, runs_jobs_locally
+from runners.config.sweep_values import compose_other_configs, keep_first_values, parse_overrides
+from runners.config.yaml_options import CONF_FOLDER, check_option, search_user_folders
+from runners.hosting.interruption import exit_code
+from runners.terminal import console
+
+if TYPE_CHECKING:
+    import typer
+
+    from runners.config.sweep import Sweep
+
+FOLDER_VARIABLES = (
+    "QARENA_CACHE",
+    "QARENA_TABLEBASE",
+)  # environment variables: a launcher's processes may be elsewhere
+DROPPED_GAMES_NOTE = "what was not committed yet is dropped, all else is in the archive"
+
+
+def launch(
+    application: Application,
+    context: typer.Context,
+    asked: CommandArguments,
+    multirun: bool = False,
+    cfg: str | None = None,
+    help: bool = False,  # noqa: A002
+) -> int:
+    """Let Hydra carry out a command. Returns the exit code.
+
+    Raises ``ArenaError`` with a message of one line for any error.
+    """
+    command = context.command_path.partition(" ")[2]
+    keys = application.schema.__dataclass_fields__
+    for word, following in zip(asked.agents, [*asked.agents[1:], "VALUE"], strict=False):
+        if word in keys:
+            raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
+        if "agents" not in keys:
+            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
+    _set_environment()
+    with search_user_folders(asked.config_dirs), explain_config_errors(asked.overrides):
+        if help:
+            from runners.config.help_page import print_help
+
+            with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
+                print_help(application, context, asked)
+            return 0
+        if cfg:
+            _run_hydra(application.config_name, ["--cfg", cfg, *asked.overrides], lambda _cfg: None)
+            return 0
+        try:
+            return _run_request(application, asked, multirun or command == "sweep")
+        except KeyboardInterrupt:
+            return print_resume_hint(DROPPED_GAMES_NOTE)
+
+
+def _set_environment() -> None:
+    """Set the environment variables that jobs read, in this process and in those that a launcher starts."""
+    now = dt.datetime.now(dt.UTC).astimezone()
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
+    for name in FOLDER_VARIABLES:
+        if name in os.environ:
+            os.environ[name] = str(expand_home(os.environ[name]).absolute())
+    os.environ[COMMAND_VARIABLE] = console.format_shell_line(sys.argv[1:])
+    os.environ[LAUNCH_VARIABLE] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+
+
+def _run_request(application: Application, asked: CommandArguments, multirun: bool) -> int:
+    """Check a request and carry it out; returns the exit code."""
+    for label in asked.agents:
+        check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
+    with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
+        first, given = _compose_first_job(application.config_name, asked.overrides, multirun)
+        if first.hydra.mode != RunMode.MULTIRUN:
+            finished = _run_single(application.check_and_prepare(first, first.hydra), first)
+        else:
+            for cfg in [first, *compose_other_configs(application.config_name, first, given)]:
+                application.check_sweep_job(cfg, cfg.hydra)
+            from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
+
+            sweep = Sweep.from_request(first, asked, application.build_target(first, first.hydra), application)
+            task = partial(run_sweep_job, application)
+            if runs_jobs_locally(first):
+                return _run_sweep_and_report(
+                    sweep, lambda: run_local_jobs(application.config_name, sweep.overrides, task)
+                )
+    if first.hydra.mode == RunMode.MULTIRUN:
+        return _run_sweep_and_report(
+            sweep, lambda: _run_hydra(application.config_name, ["--multirun", *sweep.overrides], task)
+        )
+    finished.show()
+    return print_resume_hint() if finished.interrupted else finished.exit_code
+
+
+def _compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
+    """The configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
+
+    Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
+    set too. The overrides come parsed with it. Raises ``RequestError`` for several values that are no sweep.
+    """
+    given = parse_overrides(overrides)
+    check_group_choices(config, given)
+    cfg = compose(config, overrides=keep_first_values(given), return_hydra_config=True)
+    mode = cfg.hydra.mode
+    if multirun and mode == RunMode.RUN:
+        raise RequestError("hydra.mode=RUN contradicts a sweep: leave it out, or use the command without -m")
+    if not multirun and mode != RunMode.MULTIRUN:
+        for override in given:
+            if override.is_sweep_override():
+                typed = str(override.input_line)
+                text = f"; {format_quoting_advice(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
+                raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{text}")
+        cfg.hydra.mode = RunMode.RUN
+        return cfg, given
+    if params := cfg.hydra.sweeper.get("params"):
+        given = [*parse_overrides(f"{key}={value}" for key, value in params.items()), *given]
+        cfg = compose(config, overrides=keep_first_values(given), return_hydra_config=True)
+    cfg.hydra.mode = RunMode.MULTIRUN
+    return cfg, given
+
+
+def _run_single(work: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
+    """Carry out a request that is ready as a job of Hydra, with its folder and log. Raises what the work raised.
+
+    ``hydra.main`` would compose the configuration twice more: half a second on a slow machine.
+    """
+    outcome: list[CommandOutcome | Exception] = []
+
+    def task(_cfg: DictConfig) -> None:
+        try:
+            with enter_launch_folder():
+                outcome.append(work())
+        except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
+            outcome.append(error)
+
+    callbacks: Any = Callbacks(cfg)  # Hydra has no public name for the list of them
+    about = {"config": cfg, "config_name": cfg.hydra.job.config_name}
+    callbacks.tell("on_run_start", **about)
+    hydra_context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
+    done = run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
+    callbacks.tell("on_run_end", **about, job_return=done)
+    (found,) = outcome
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _run_sweep_and_report(sweep: Sweep, carry_out: Callable[[], None]) -> int:
+    """Carry out the jobs of a sweep and print what came of them. Returns the exit code.
+
+    Raises what Hydra raises, if that was before the first job.
+    """
+    return max(_run_sweep(sweep, carry_out), sweep.print_report())
+
+
+def _run_sweep(sweep: Sweep, carry_out: Callable[[], None]) -> int:
+    """Carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one; raises as above."""
+    try:
+        carry_out()
+    except KeyboardInterrupt:
+        return print_resume_hint(DROPPED_GAMES_NOTE)
+    except SystemExit as left:  # of a job that was interrupted
+        return left.code if isinstance(left.code, int) else exit_code()
+    except Exception as error:
+        if not sweep.read_jobs():  # else jobs failed, and the report names each of them
+            sweep.remove_folders()
+            if sweep.study_target and not isinstance(error, HydraException):  # of whatever database or sampler it is
+                reason = " ".join(str(error).split()).partition(" (Background on")[0]
+                raise RequestError(f"hydra/sweeper=optuna cannot begin: {reason}") from error
+            raise
+        if isinstance(error, HydraException):
+            console.print_note(f"the sweep ended before its last job: {format_config_error(error, sweep.overrides)}")
+            return 1
+    return 0
+
+
+def _run_hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+    """Let Hydra do a task with these arguments, which it reads from ``sys.argv``."""
+    before, sys.argv = sys.argv, ["qarena", *arguments]
+    try:
+        # A path: as a package, a folder named conf in ``sys.path`` could hide it.
+        hydra.main(version_base="1.3", config_path=str(CONF_FOLDER), config_name=config)(task)()
+    finally:
+        sys.argv = before
+        HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process

@@ -1,0 +1,175 @@
+"""Puzzles for people: the verdict on a turn as the solver explains it, and `qarena puzzles play` at the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from analytics.exact.puzzles import Puzzle
+from quarto.errors import NotFoundError, RequestError
+from quarto.notation import format_cell, format_piece
+from quarto.rules import NONE
+from quarto.solver.solver import Solution, SolvedTurn
+from quarto.views import PositionView
+from runners.config.yaml_options import load_rules
+from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve, turn_sort_key
+from runners.play.dialogue import apply_decision, quote_input
+from runners.play.game import Game, NextDecision, format_cells, format_prompt, game_from_position
+from runners.play.screens import Screen
+from runners.terminal.console import format_count
+
+TABLE_MEGABYTES = 64.0  # of the table of solved boards
+HELP = "Type the cell and the gift, such as b2 7. 'answer' shows the turn, 'quit' leaves."
+
+
+def find_puzzle(puzzles: Sequence[Puzzle], number: int) -> Puzzle:
+    """The puzzle of a number, from 1. Raises ``NotFoundError`` if there is none."""
+    if not 1 <= number <= len(puzzles):
+        raise NotFoundError(f"there is no puzzle {number}: this set has 1 to {len(puzzles)}")
+    return puzzles[number - 1]
+
+
+def describe_task(puzzle: Puzzle) -> str:
+    """The task in a sentence."""
+    others = "no other does" if puzzle.value else "every other loses"
+    return f"You place {format_piece(puzzle.position.hand)} and give a piece. One turn {puzzle.goal}s, {others}."
+
+
+def describe_theme(puzzle: Puzzle) -> str:
+    """The kind of a puzzle, as a sentence."""
+    if puzzle.value:
+        return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
+    return (
+        "The only safe turn: every other loses at once." if puzzle.depth == 2 else "The only turn that holds the draw."
+    )
+
+
+def describe_miss_rate(puzzle: Puzzle) -> str:
+    """The share of tries in which agents missed the turn, as a sentence."""
+    return f"Agents missed it in {puzzle.missed:.0%} of their tries."
+
+
+def describe_verdict(puzzle: Puzzle, after: Game) -> str:
+    """A sentence about the turn that led to the game ``after``, which needs no search."""
+    turn = f"{format_cell(after.plies[-1][1])} {'' if after.hand == NONE else format_piece(after.hand)}".strip()
+    if is_right_turn(puzzle, after):
+        return f"Right: {turn} is the only turn that {puzzle.goal}s."
+    return f"Wrong: {turn} does not {puzzle.goal}."
+
+
+def describe_turn(puzzle: Puzzle, after: Game, solution: Solution, turns: Sequence[SolvedTurn]) -> list[str]:
+    """Sentences about that turn. ``solution``: of the game after it, as far as it is known.
+
+    ``turns``: those of the puzzle, none while they are not known.
+    """
+    lines = [_describe_outcome(after, solution)]
+    if is_right_turn(puzzle, after) and turns:
+        values = Counter(turn.value for turn in turns)
+        draws = [format_count(values[0], "draw")] if puzzle.value and values[0] else []
+        losses = [format_count(values[-1], "loss", "losses")] if values[-1] else []
+        lines.append(f"The other turns: {', '.join(draws + losses)}.")
+    return lines
+
+
+def is_right_turn(puzzle: Puzzle, after: Game) -> bool:
+    """Whether the turn that led to a game is the only one."""
+    return (after.plies[-1][1], after.hand) == (puzzle.cell, puzzle.gift)
+
+
+def _describe_outcome(after: Game, solution: Solution) -> str:
+    """A sentence about what a turn comes to; ``solution`` is for the opponent."""
+    at_once = PositionView(after.position, after.rules).winning_cells() if solution.value > 0 else ()
+    if at_once:
+        return f"It loses at once: {format_piece(after.hand)} finishes a line on {format_cells(at_once)}."
+    if solution.value == 0:
+        return "It draws, if both sides play perfectly from there."
+    within = "" if solution.distance is None else f" in {format_count(solution.distance + 1, 'placement')}"
+    if solution.value < 0:
+        return f"It wins{within}, whatever the opponent does."
+    best = min(solution.turns, key=turn_sort_key, default=None)
+    reply = "" if best is None or solution.distance is None else f": the best reply is {_format_turn(best)}"
+    return f"It loses{within}{reply}."
+
+
+def _format_turn(turn: SolvedTurn) -> str:
+    return format_cell(turn.cell) + ("" if turn.gift == NONE else f" {format_piece(turn.gift)}")
+
+
+class PuzzleDialogue:
+    """Asks a person for turns until every puzzle is solved or the person leaves."""
+
+    def __init__(self, puzzles: Sequence[Puzzle], screen: Screen) -> None:
+        self._puzzles, self._screen = puzzles, screen
+        self._solvers = Solvers(TABLE_MEGABYTES)
+        self._rules = {name: load_rules(name) for name in {each.rules for each in puzzles}}
+        self.solved = self.puzzle_count = 0  # solved: by the first turn
+
+    def run(self, number: int) -> None:
+        """Ask from one puzzle on. Raises ``EOFError`` at the end of the input."""
+        for current in range(number, len(self._puzzles) + 1):
+            puzzle = self._puzzles[current - 1]
+            heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
+            if (
+                self._ask_until_solved(puzzle, heading)
+                or self._screen.prompt("Enter for the next puzzle, or quit").strip()
+            ):
+                return
+
+    def _ask_until_solved(self, puzzle: Puzzle, heading: str) -> bool:
+        """Ask until a puzzle is solved or its answer shown; whether the person leaves."""
+        start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
+        self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
+        tries = 0
+        while True:
+            line = self._screen.prompt("your turn" if game is start else format_prompt(game))
+            command = line.strip().lower()
+            if command in {"quit", "exit"}:
+                return True
+            if command == "help" or (re.fullmatch("[a-z]{2,}", command) and command != "answer"):
+                unknown = "" if command == "help" else f"{quote_input(command)} is not a command. "
+                self._screen.print_text(f"{unknown}{HELP}")
+                continue
+            try:
+                game = start.place(puzzle.cell).give(puzzle.gift) if command == "answer" else apply_decision(line, game)
+            except RequestError as error:
+                self._screen.print_text(f"{error}.")
+                continue
+            if game.next_decision is NextDecision.GIFT:
+                continue
+            self._print_explanation(puzzle, game, f"The answer is {puzzle.turn}." if command == "answer" else "")
+            self.puzzle_count += tries == 0
+            if is_right_turn(puzzle, game):
+                self.solved += tries == 0 and command != "answer"
+                return False
+            tries, game = tries + 1, start
+
+    def _print_explanation(self, puzzle: Puzzle, after: Game, answer: str) -> None:
+        self._screen.print_text(answer or describe_verdict(puzzle, after))
+        if after.next_decision is NextDecision.NOTHING:
+            return
+        with self._screen.show_waiting("Solving"):
+            found = run_search(self._solvers, lambda: self._solve_turn(puzzle, after))
+        for line in describe_turn(puzzle, after, *found):
+            self._screen.print_text(line)
+        if is_right_turn(puzzle, after):
+            self._screen.print_text(f"{describe_theme(puzzle)} {describe_miss_rate(puzzle)}")
+
+    def _solve_turn(self, puzzle: Puzzle, after: Game) -> tuple[Solution, Sequence[SolvedTurn]]:
+        before = solve(SolveRequest(puzzle.position, after.rules), SolveOptions(distance=False), self._solvers)
+        return solve(SolveRequest(after.position, after.rules), SolveOptions(), self._solvers), before.turns
+
+
+def run_puzzles(puzzles: Sequence[Puzzle], number: int, screen: Screen) -> None:
+    """Ask a person for the turns of puzzles, from one number on.
+
+    Raises ``NotFoundError`` if there is no such puzzle.
+    """
+    find_puzzle(puzzles, number)
+    dialogue = PuzzleDialogue(puzzles, screen)
+    screen.print_heading("In a puzzle one turn keeps the value of the position.")
+    try:
+        dialogue.run(number)
+    except EOFError:
+        screen.print_text("")
+    screen.print_text(f"Solved by the first turn: {dialogue.solved} of {dialogue.puzzle_count}.")

@@ -1,0 +1,209 @@
+"""Verdicts on agents as tables for the terminal, as a frame, and as the page of all agents (the leaderboard)."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+import polars as pl
+
+from analytics.exact.tablebase import find_largest_tablebase
+from analytics.questions.columns import (
+    ResultColumn,
+    Table,
+    format_half_points,
+    format_interval,
+    format_percent,
+    interval_column,
+    number_column,
+    ranking_columns,
+    text_column,
+)
+from analytics.statistics.tally import Estimate
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import TABLE, load_card, load_cards
+from quarto.rules import Rules
+from runners.arena.spec import AgentSpec
+from runners.exact.verdicts import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, judge_agents
+from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.terminal import console
+from runners.terminal.files import TableOutput, write_file
+from runners.terminal.tables import output_frame
+
+DECISION_KINDS = ("turn", "placement", "gift")
+KNOWLEDGE_FILES = (TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
+PAGE_TEMPLATE = """# How close to perfect: all agents
+
+```
+{command}
+```
+
+Each turn was looked up in [a set of {positions:,} positions][set] with the exact value of every turn ({rules} rules).
+Every agent made {draws} {turns} in each position. [Policies](policies.md#how-close-to-perfect) explains the figures and
+shows how to judge a policy of your own.
+
+[set]: ../data/README.md#sets-of-positions
+
+- **optimal** is the share of turns that keep the exact value of the position, in %.
+- **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
+  The 95 % interval of a turn's regret is at most ± {reach:.3f}. Regret depends on the positions and on what is counted:
+  [The agents](results_agents.md) has the regret of a decision in logged games.
+- **draws** are the drawn games against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 %
+  interval. All other games are lost.
+- **turns/s** is the number of turns that one thread makes in a second in these positions, the best of {draws}
+  measurements. Time is processor time, or the clock's for a player with a process of its own.
+- **bytes** is the size of the policy or tablebase that an agent plays by.
+
+"""
+
+
+def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
+    """One row for each agent, kind, source and number of pieces; the games against the oracle are in each of them."""
+    return pl.concat(
+        each.figures.select(
+            pl.lit(each.agent.label).alias("agent"),
+            pl.all(),
+            pl.lit(each.games.games, pl.Int64).alias("oracle_games"),
+            *(
+                pl.lit(each.draw_estimate and getattr(each.draw_estimate, end), pl.Float64).alias(name)
+                for name, end in (("draws", "mean"), ("draws_low", "low"), ("draws_high", "high"))
+            ),
+            pl.lit(each.turns_a_second).alias("turns_a_second"),
+        )
+        for each in verdicts
+    )
+
+
+def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
+    """Print a line on each agent, then its decisions by pieces on the board."""
+    verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
+    turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
+    columns = [
+        *ranking_columns([each.agent.label for each in verdicts]),
+        number_column("optimal, %", turns["optimal"], format_percent),
+        number_column("regret", turns["regret"], format_half_points),
+        interval_column(turns["regret_low"], turns["regret_high"], format_half_points, spare=2),
+        number_column("of placements", placements["regret"], format_half_points, spare=1),
+        number_column("of gifts", gifts["regret"], format_half_points, spare=1),
+    ]
+    played = any(each.draw_estimate for each in verdicts)
+    if played:
+        draws = [each.draw_estimate or Estimate(0.0, 0.0, 0.0) for each in verdicts]
+        columns += [
+            number_column("draws, %", [each.mean for each in draws], format_percent),
+            interval_column([each.low for each in draws], [each.high for each in draws], spare=3),
+        ]
+    where = f"{len(positions.logged):,} positions ({positions.rules.name} rules)"
+    title = f"Turns in {where}: regret in half-points{', draws v oracle' if played else ''}"
+    console.print_tables([console.build_table(columns, title)], wide=wide)
+    console.print_tables([console.build_table(_build_piece_columns(verdicts), "By pieces on the board")], wide=wide)
+
+
+def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
+    """Judge agents and print or write the verdicts, or the page of all of them. Returns the exit code."""
+    with stop_on_signal() as stop:
+        found = judge_agents(request, options, stop)
+    if found is None:
+        console.print_note("interrupted: no agent is judged; run the same command again")
+        return exit_code()
+    if page_file:
+        command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+        write_file(page_file, render_page(found, options, command, request.root).encode())
+    elif table.is_printed:
+        print_verdicts(found, table.wide)
+    else:
+        output_frame(build_verdict_frame(found.verdicts), table)
+    return 0
+
+
+def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
+    """Verdicts by the mean regret of a turn, the least first; then by the label."""
+    return sorted(verdicts, key=lambda each: (_select_totals([each], "turn")["regret"][0], each.agent.label))
+
+
+def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
+    """A row an agent with the figures of all its decisions of a kind; null where it had none."""
+    whole = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
+    found = (verdict.figures.filter(whole) for verdict in verdicts)
+    return pl.concat(rows if len(rows) else rows.clear(1) for rows in found)
+
+
+def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
+    """Columns with a row for each agent and number of pieces on the board."""
+    labelled = (each.figures.with_columns(agent=pl.lit(each.agent.label)) for each in verdicts)
+    figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
+    rows = figures.select("agent", "pieces").unique(maintain_order=True)
+    rows = pl.concat(part.sort("pieces") for part in rows.partition_by("agent", maintain_order=True))
+    placements, gifts = (
+        rows.join(figures.filter(pl.col("kind") == kind), on=("agent", "pieces"), how="left", maintain_order="left")
+        for kind in DECISION_KINDS[1:]
+    )
+    return [
+        text_column("agent", rows["agent"]),
+        number_column("pieces", rows["pieces"]),
+        number_column("placements", placements["decisions"], spare=1),
+        number_column("optimal, %", placements["optimal"], format_percent),
+        number_column("regret", placements["regret"], format_half_points),
+        number_column("gifts", gifts["decisions"], spare=1),
+        number_column("optimal, %", gifts["optimal"], format_percent),
+        number_column("regret", gifts["regret"], format_half_points),
+    ]
+
+
+def render_page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
+    """The leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
+    verdicts = sort_by_regret(judged.verdicts)
+    turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
+    head = PAGE_TEMPLATE.format(
+        command=shlex.join(command),
+        positions=len(judged.positions.logged),
+        rules=judged.positions.rules.name,
+        draws=options.draws,
+        turns="turns" if options.draws > 1 else "turn",
+        games=options.games,
+        plies=OPENING_PLIES,
+        reach=(turns["regret_high"] - turns["regret"]).max(),
+    )
+    draws, rules = [each.draw_estimate for each in verdicts], judged.positions.rules
+    sizes = [compute_knowledge_bytes(each.agent, root, rules) for each in verdicts]
+    commands = list_commands([each.agent for each in judged.verdicts], root)
+    columns = [
+        number_column("", range(1, len(verdicts) + 1)),
+        text_column("agent", [f"`{each.agent.label}`" for each in verdicts]),
+        number_column("optimal", turns["optimal"], format_percent),
+        number_column("regret", turns["regret"], format_half_points),
+        number_column("of placements", placements["regret"], format_half_points),
+        number_column("of gifts", gifts["regret"], format_half_points),
+        ResultColumn("draws", [format_percent(each.mean) if each else "" for each in draws]),
+        ResultColumn("95 % interval", [format_interval(each.low, each.high) if each else "" for each in draws]),
+        number_column("turns/s", [float(f"{each.turns_a_second:.2g}") for each in verdicts], "{:,.0f}".format),
+        ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
+    ]
+    made = ["", "## The policies", "", "```", *commands, "```"] if commands else []
+    return head + "\n".join([Table("", columns).markdown, *made]) + "\n"
+
+
+def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
+    """The bytes of the files that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
+    sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
+    if agent.policy_id is not None:
+        card = load_card(Archive.open(root), agent.policy_id)
+        sizes += [card.files[name].bytes for name in KNOWLEDGE_FILES if name in card.files]
+    base = find_largest_tablebase(rules) if hasattr(agent.build(), "equip") else None
+    return sum(sizes) + (base.card.bytes if base else 0) or None
+
+
+def list_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
+    """The commands that played the games of the agents' policies and learned these, as they were typed, each once."""
+    policy_ids = {agent.policy_id for agent in agents}
+    if policy_ids == {None}:
+        return []
+    archive = Archive.open(root)
+    learned = [card.learned for card in load_cards(archive) if card.policy_id in policy_ids]
+    known = {record.run_id: record for record in archive.load_runs()}
+    used = (known[run_id] for each in learned for run_id in each["run_ids"] if run_id in known)
+    played = [record.command for record in used if not record.training]
+    return list(dict.fromkeys([*played, *(str(each["command"]) for each in learned)]))

@@ -1,0 +1,341 @@
+"""`qarena policy judge`: agents judged by exact values, by turns in solved positions and draws with the oracle.
+
+The agents are policies by name, agents by label, or all there are. `qarena policy positions` makes a set of positions.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from agents.base.player import BatchPlayer, list_choosers
+from analytics.exact.position_set import (
+    PIECE_COUNTS,
+    PositionSet,
+    Regrets,
+    TurnSolver,
+    build_origin,
+    build_turn_rows,
+    compute_judgement,
+    compute_regrets,
+    encode_position_set,
+    find_shipped_set,
+    read_logged_games,
+    read_position_set,
+    sample_new_positions,
+)
+from analytics.statistics.tally import DRAW, LOSS, WIN, Estimate, Tally, tally_by_pairing, win_rate
+from analytics.store import marker
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import PolicyCard, load_readable_cards
+from quarto.batch import Batch, Turns
+from quarto.errors import RequestError, describe_valid_names
+from quarto.rng import Streams
+from quarto.rules import Rules
+from runners.arena.batch_engine import GAME_MEMORY_BYTES, PairRange
+from runners.arena.executors.base import THREADS, StopSignal, check_solver_memory
+from runners.arena.experiment import build_engine
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.config.agent_policies import describe_untrained_agents, list_policy_readers
+from runners.config.agents import agent_from_entry, agent_from_label, load_agent, parse_label
+from runners.config.yaml_options import list_options, load_rules
+from runners.hosting.guarded_agent import GuardedAgent, silence_forfeit_log
+from runners.terminal import console
+from runners.terminal.console import show_progress_bar
+from runners.terminal.files import write_file
+
+ORACLE = "oracle"
+OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
+SEED_SHIFT = 20  # room for the numbers of a million positions below the seed
+CHUNK_POSITIONS = 512  # positions: cheap turns are then asked for faster than they are counted
+POLICY_PLAYER = "policy"  # the agent that plays by any policy
+
+
+def select_agents(
+    wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool
+) -> tuple[list[AgentSpec], list[str]]:
+    """The agents that names and labels mean, and notes on them for the user.
+
+    With ``everything`` all agents and policies for these rules besides.
+
+    A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
+    for a name that is neither, and if nothing is named.
+    """
+    if not (wanted or everything):
+        raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
+    known, damaged = (
+        load_readable_cards(Archive.open(root)) if marker.read_marker_content(root) is not None else ([], [])
+    )
+    found, notes = [], [str(error) for error in damaged]
+    for name in wanted:
+        found.append(_find_agent(name, root, known))
+        if _is_policy(name, known) and name in list_options("agent"):
+            notes.append(f"{name} is the policy; the agent of that name is judged as '{name}()'")
+    if everything:
+        policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
+        found += [*_list_agents(rules), *(_build_policy_agent(name, root) for name in policies)]
+    distinct = list({agent.label: agent for agent in found}.values())
+    return distinct, [*notes, *describe_untrained_agents(distinct)]
+
+
+def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:
+    return any(name in {card.name, card.policy_id} for card in known)
+
+
+def _find_agent(name: str, root: PurePath, known: Sequence[PolicyCard]) -> AgentSpec:
+    """The agent that a name or a label means."""
+    if _is_policy(name, known):
+        return _build_policy_agent(name, root)
+    agents = list_options("agent")
+    if parse_label(name, "agent")[0] not in agents:
+        named = [*agents, *(card.name for card in known)]
+        raise RequestError(
+            f"{name!r} is neither a policy in archive {root} nor an agent{describe_valid_names(name, named)}"
+        )
+    return agent_from_label(name, root, trusted=True)
+
+
+def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
+    """The agent that plays by a policy."""
+    return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
+
+
+def _list_agents(rules: Rules) -> list[AgentSpec]:
+    """Every agent as its yaml says, but those that need a policy and those that do not play these rules."""
+    taught = {reader.name for reader in list_policy_readers() if reader.kinds}
+    named = {name: load_agent(name) for name in list_options("agent") if name != POLICY_PLAYER}
+    ready = [agent for name, agent in named.items() if not (name in taught and agent.params.get("policy", "") is None)]
+    return [agent for agent in ready if rules.chooser in list_choosers(agent.build())]
+
+
+class JudgeOptions(NamedTuple):
+    """The extent of a judgement, and its randomness."""
+
+    draws: int = 4  # turns in each position, each with randomness of its own
+    games: int = 200  # against the oracle; 0: none
+    seed: int = 1
+    threads: int = 1
+
+
+class AgentVerdict(NamedTuple):
+    """The judgement on one agent."""
+
+    agent: AgentSpec
+    figures: pl.DataFrame  # see ``analytics.exact.position_set.judgement``
+    turns_a_second: float  # of one thread
+    games: Tally  # against the oracle
+    notes: Sequence[str]  # on turns that were none
+
+    @property
+    def draw_estimate(self) -> Estimate | None:
+        """The share of games against the oracle that were drawn, and its interval; None: none was played."""
+        return estimate_draw_rate(self.games) if self.games.games else None
+
+
+class Verdicts(NamedTuple):
+    """Verdicts and the positions that they are about."""
+
+    verdicts: list[AgentVerdict]
+    positions: PositionSet
+
+
+class _TurnChunk(NamedTuple):
+    """Turns to ask for: the ``draw``-th ones in the positions of ``rows``."""
+
+    draw: int
+    rows: slice
+
+
+class TurnCollector:
+    """Asks one agent for turns; each position is a game of its own that begins there."""
+
+    def __init__(self, agent: AgentSpec, rules: Rules, positions: Batch, seed: int) -> None:
+        self.guarded = GuardedAgent(agent.build(), agent.label, rules)
+        self._positions, self._seed = positions, seed
+        self._local = threading.local()
+        # The time of the processor, since other programs may be running; another process has a time of its own.
+        elsewhere = agent.runs_programs or agent.limits.isolation == "process"
+        self._clock = time.perf_counter if elsewhere else time.thread_time
+
+    def list_chunks(self, draws: int) -> Iterator[_TurnChunk]:
+        """All jobs, one turn in every position before the next."""
+        words, size = self.guarded.game_words, len(self._positions.hand)
+        most = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
+        return (_TurnChunk(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
+
+    def time_turns(self, job: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a job takes a second)
+        """A job, its turns, and the seconds that they took the calling thread."""
+        if not hasattr(self._local, "player"):
+            self._local.player = self.guarded.fork_player()
+            self._request_turns(_TurnChunk(job.draw, slice(0, 1)))  # warm-up is not timed
+        started = self._clock()
+        turns = self._request_turns(job)
+        return job, turns, self._clock() - started
+
+    def collect_turns(
+        self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
+    ) -> tuple[Turns, float]:
+        """The turns [P, D] in all positions, and how many one thread takes a second; nothing once ``stop`` is set."""
+        shape = len(self._positions.hand), options.draws
+        turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
+        fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
+        for job, found, seconds in THREADS.map(self.time_turns, self.list_chunks(options.draws), options.threads, stop):
+            for column, asked in zip(turns, found, strict=True):
+                column[job.rows, job.draw] = asked
+            fastest[job.rows.start] = min(fastest.get(job.rows.start, seconds), seconds)
+            progress(len(found.cells))
+        return turns, shape[0] / max(sum(fastest.values()), 1e-9)
+
+    def describe_forfeits(self, found: Regrets, turns: Turns) -> Iterator[str]:
+        """Sentences on turns that were none."""
+        yield from self.guarded.describe_misbehaviour()
+        if found.forfeits:
+            yield (
+                f"agent '{self.guarded.label}' took no legal turn {found.forfeits:,} times of {turns.cells.size:,}: "
+                "that counts as a loss"
+            )
+
+    def _request_turns(self, job: _TurnChunk) -> Turns:
+        player: BatchPlayer = self._local.player
+        batch = self._positions.select_range(job.rows.start, job.rows.stop)
+        first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(job.rows.start)
+        rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(job.draw))
+        player.start(range(len(batch.hand)))
+        return self.guarded.take_turns(player, batch, rng, np.arange(len(batch.hand), dtype=np.uint32))
+
+
+def judge_agent(
+    agent: AgentSpec,
+    positions: PositionSet,
+    options: JudgeOptions,
+    stop: threading.Event,
+    progress: Callable[[int], None] = lambda _turns: None,
+) -> AgentVerdict | None:
+    """The judgement on an agent; None once ``stop`` is set. ``progress`` hears of turns taken.
+
+    The same agent, positions and options give the same judgement on any number of threads, its speed excepted. Raises
+    ``RequestError`` for an agent that cannot be made or does not play these rules, ``StuckError`` for one that hangs.
+    """
+    asker = TurnCollector(agent, positions.rules, positions.batch, options.seed)
+    turns, speed = asker.collect_turns(options, stop, progress)
+    games, notes = (
+        (Tally(), []) if stop.is_set() else play_against(load_agent(ORACLE), agent, positions.rules, options, stop)
+    )
+    if stop.is_set():
+        return None
+    found = compute_regrets(positions.values, turns)
+    return AgentVerdict(
+        agent, compute_judgement(positions, found), speed, games, [*asker.describe_forfeits(found, turns), *notes]
+    )
+
+
+def play_against(
+    opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
+) -> tuple[Tally, list[str]]:
+    """The games of an agent with an opponent that ``qarena run`` plays with this seed, and notes on forfeits."""
+    spec = RunSpec(rules, (agent, opponent), ((0, 1),), options.seed, OPENING_PLIES)
+    if not options.games:
+        return Tally(), []
+    engine, pairs = build_engine(spec), -(-options.games // 2)
+    blocks = engine.play((PairRange(0, pair, 1) for pair in range(pairs)), options.threads, stop)
+    return tally_by_pairing(each.block for each in blocks).get(0, Tally()), engine.describe_misbehaviour()
+
+
+def estimate_draw_rate(games: Tally) -> Estimate:
+    """The share of drawn games with Wilson's interval, over the effective number of games (by pairs)."""
+    as_wins = [[0] * 3 for _ in range(3)]
+    for i, row in enumerate(games.pairs):
+        for j, count in enumerate(row):
+            as_wins[WIN if i == DRAW else LOSS][WIN if j == DRAW else LOSS] += count
+    return win_rate(Tally(pairs=tuple(map(tuple, as_wins))), by_pairs=True)  # type: ignore[arg-type]  # three rows of three
+
+
+class JudgeRequest(NamedTuple):
+    """The agents to judge, and by which positions."""
+
+    names: Sequence[str]
+    root: PurePath  # of the archive
+    everything: bool = False  # all agents and policies
+    rules: str | None = None  # None: classic, or those of the file
+    file: Path | None = None  # of the positions; None: the set that ships
+
+
+def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
+    """Judge agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there."""
+    positions = _load_positions(request)
+    agents, notes = select_agents(request.names, request.root, positions.rules, request.everything)
+    for note in notes:
+        console.print_note(note)
+    verdicts = []
+    with silence_forfeit_log(), show_progress_bar("judging", "turns") as bar:
+        bar.start(len(agents) * options.draws * len(positions.logged))
+        for agent in agents:
+            bar.set_description(agent.label)
+            verdict = judge_agent(agent, positions, options, stop, bar.advance)
+            if verdict is None:
+                return None
+            verdicts.append(verdict)
+    for verdict in verdicts:
+        for note in verdict.notes:
+            console.print_note(note)
+    return Verdicts(verdicts, positions)
+
+
+def _load_positions(request: JudgeRequest) -> PositionSet:
+    """The set of positions to judge by."""
+    wanted = request.rules or "classic"
+    if request.file is None:
+        return read_position_set(find_shipped_set(load_rules(wanted).name))
+    positions = read_position_set(request.file)
+    if request.rules is not None and positions.rules != load_rules(wanted):
+        raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {wanted!r}")
+    return positions
+
+
+class PositionSetOptions(NamedTuple):
+    """The positions to draw, and the means to solve them."""
+
+    rules: Rules
+    positions_per_source: int = 500  # of each source and number of pieces, at most
+    seed: int = 2026
+    piece_counts: Sequence[int] = PIECE_COUNTS  # of pieces on the board
+    threads: int = 1
+    megabytes: float = 128.0
+
+
+def build_position_frame(archive: Archive, options: PositionSetOptions) -> pl.DataFrame:
+    """The positions and the value of every turn in them.
+
+    Raises ``RequestError`` where the mover chooses the piece and for an archive without games under these rules.
+    """
+    rules = options.rules
+    if rules.mover_chooses:
+        raise RequestError(
+            f"under rules {rules.name!r} the mover chooses the piece: sets of positions are for rules under which the "
+            "opponent does"
+        )
+    check_solver_memory(options.megabytes)
+    games = read_logged_games(archive, rules)
+    solver = TurnSolver(rules, options.threads, options.megabytes, min(options.piece_counts))
+    frames = []
+    with show_progress_bar("solving", "positions") as bar:
+        bar.start(2 * options.positions_per_source * len(options.piece_counts))
+        for pieces in options.piece_counts:
+            for source, found in sample_new_positions(rules, games, pieces, options.positions_per_source, options.seed):
+                frames.append(build_turn_rows(source, found, solver.search_positions(found, bar.advance)))
+    return pl.concat(frames)
+
+
+def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
+    """Draw a set of positions, solve it and write its file, which the caller has checked."""
+    frame = build_position_frame(Archive.open(root), options)
+    content = encode_position_set(frame, build_origin(options.rules, options.seed, options.positions_per_source))
+    write_file(path, content)
+    count = frame["position"].n_unique()
+    console.print_line(f"{count:,} positions, {len(frame):,} turns, {len(content):,} bytes: {path}")

@@ -1,0 +1,254 @@
+"""The player's class, and the ``quarto`` package that it was written with, from the player's folder."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.machinery
+import inspect
+import os
+import re
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from quarto.errors import RequestError, describe_valid_names, format_error
+
+ROOT = str(Path(__file__).parents[2])
+OUR_PACKAGES = ("quarto", "runners")  # packages of which this program has imported modules
+PACKAGE_NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
+GAME_METHODS = ("select", "place", "set_players")  # of a game, that a run makes
+CURRENT_PLAYER_ATTRIBUTES = (
+    "_current_player",
+    "_Quarto__current_player",
+    "current_player",
+)  # in versions of the package
+
+
+class PlayerFactory:
+    """A player's class, ready to be made with a game."""
+
+    def __init__(self, player: type[Any], objects: Any, game: type[Any] | None, setup: Mapping[str, Any]) -> None:
+        """``objects``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another.
+
+        ``setup``: see ``agent.Polito``.
+        """
+        self._player = player
+        self._objects = objects
+        self._game: type[Any] = game or objects.Quarto
+        self._setup = setup
+        game = self._build_game()
+        self.current = next(
+            (name for name in CURRENT_PLAYER_ATTRIBUTES if hasattr(game, name)), CURRENT_PLAYER_ATTRIBUTES[0]
+        )
+
+    def build_game_and_player(self, seat: int) -> tuple[Any, Any]:
+        """A new game and its player, who has this seat. Raises what the player's constructor raises."""
+        game, kwargs = self._build_game(), copy.deepcopy(self._setup["kwargs"])
+        name = _find_game_parameter(self._player, kwargs)
+        player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
+        self.seat_player(game, player, seat)
+        return game, player
+
+    def _build_game(self) -> Any:
+        return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
+
+    def describe_remedy(self, error: BaseException) -> str:
+        """Advice on a missing library or attribute of the game, or nothing: the end of a message."""
+        return (
+            _describe_missing_library(error, self._setup)
+            if isinstance(error, ModuleNotFoundError)
+            else self.describe_missing_attribute(error)
+        )
+
+    def describe_missing_attribute(self, error: BaseException) -> str:
+        """Advice on an attribute that the game lacks, or nothing: the end of a message."""
+        lacks = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
+        if not (isinstance(error, AttributeError) and lacks and lacks.group(1) == self._game.__name__):
+            return ""
+        others = [
+            (not hasattr(each, lacks.group(2)), f"{module.__name__}.{name}")
+            for module in list_player_modules()
+            for name, each in vars(module).items()
+            if each is not self._game and _defines_class(module, each, GAME_METHODS)
+        ]
+        such = f", such as game={min(others)[1]}" if others else ""
+        return (
+            f"; its games are of the class {self._game.__module__}.{self._game.__name__}: if the player's own program "
+            f"makes games of another class, name it, game=module.Class{such}"
+        )
+
+    def seat_player(self, game: Any, player: Any, seat: int) -> None:
+        """Set the players of a game: ``player``, and one that is never asked.
+
+        The latter is of the package's class. A copy of ``player`` stands in where that class needs more than a game, or
+        where the game tells its players something, by a method that only their class has.
+        """
+        try:
+            other = self._objects.Player(game)
+        except Exception:  # noqa: BLE001  (a folder's own package may raise anything)
+            other = copy.copy(player)
+        try:
+            self._set_players(game, player, other, seat)
+        except AttributeError:
+            self._set_players(game, player, copy.copy(player), seat)
+
+    @staticmethod
+    def _set_players(game: Any, player: Any, other: Any, seat: int) -> None:
+        game.set_players((other, player) if seat else (player, other))
+
+
+def enter_folder(folder: str) -> None:
+    """Make a folder what it is when its own ``main.py`` runs: the current one, and the first that is imported from."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
+        del sys.modules[name]
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    sys.meta_path.insert(0, _FolderFinder(folder, PACKAGE_NAMES))
+    sys.meta_path.append(_FolderFinder(ROOT, ("quarto",)))
+    sys.argv = [str(Path(folder, "main.py"))]
+    sys.modules["__main__"] = _MainModule("__main__")
+
+
+class _FolderFinder:
+    """Finds packages of some names in a folder, also folders without an ``__init__.py``.
+
+    Python takes those last, after a package of that name anywhere on its path.
+    """
+
+    def __init__(self, folder: str, names: Sequence[str]) -> None:
+        self._folder = folder
+        self._names = names
+
+    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.PathFinder.find_spec(name, [self._folder]) if name in self._names else None
+
+
+class _MainModule(types.ModuleType):
+    """Stands for the folder's ``main.py``: what a player pickled there is found in the modules of the folder."""
+
+    def __getattr__(self, name: str) -> Any:
+        for module in list_player_modules():
+            if name in vars(module):
+                return vars(module)[name]
+        raise AttributeError(f"module '__main__' has no attribute {name!r}")
+
+
+def _defines_class(module: types.ModuleType, value: Any, calls: Sequence[str]) -> bool:
+    """Whether this is a class with these methods that a module defines."""
+    is_own = isinstance(value, type) and value.__module__ == module.__name__
+    return is_own and all(callable(getattr(value, call, None)) for call in calls)
+
+
+def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
+    """The class of a player, and that of its games if it is not the package's, of a folder that was entered.
+
+    ``setup``: see ``agent.Polito``. Raises ``RequestError``.
+    """
+    found = _load_class(setup, "player", ("choose_piece", "place_piece"))
+    name = _find_game_parameter(found, setup["kwargs"])
+    if name is None:
+        _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], "quarto")
+    else:
+        _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], **{name: "quarto"})
+    games = None
+    if setup["game"] is not None:
+        games = _load_class(setup, "game", GAME_METHODS)
+        _check_kwargs(games, "game_kwargs", setup["game"], setup["game_kwargs"])
+    return PlayerFactory(found, _find_game_module(found), games, setup)
+
+
+def _load_class(setup: Mapping[str, Any], key: str, calls: Sequence[str]) -> type[Any]:
+    """The class ``module.Class`` under a key, which has methods ``calls``."""
+    path: str = setup[key]
+    module_name, _, class_name = path.rpartition(".")
+    module = _import_module(setup, f"{key}={path}", module_name)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, calls[0])]
+        below += [
+            f"{m.__name__}.{class_name}"
+            for m in list_player_modules()
+            if _defines_class(m, vars(m).get(class_name), calls)
+        ]
+        raise RequestError(
+            f"{key}={path}: module '{module_name}' has no class {class_name!r}{describe_valid_names(path, below)}"
+        )
+    for call in calls:
+        if not callable(getattr(found, call, None)):
+            raise RequestError(f"{key}={path}: the class has no method {call}()")
+    return found
+
+
+def _import_module(setup: Mapping[str, Any], what: str, name: str) -> types.ModuleType:
+    folder = setup["folder"]
+    try:
+        return importlib.import_module(name)
+    except BaseException as error:  # a module may raise anything while it is imported
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (name == missing or name.startswith(f"{missing}.")):
+            hint = describe_valid_names(name, _list_modules(folder))
+            raise RequestError(f"{what}: {folder} has no module {name!r}{hint}") from error
+        remedy = _describe_missing_library(error, setup) if isinstance(error, ModuleNotFoundError) else ""
+        raise RequestError(f"{what}: module {name!r} cannot be imported: {format_error(error)}{remedy}") from error
+
+
+def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
+    where = f"for python={setup['python']}" if setup["python"] else "beside quarto-arena"
+    return f"; install {str(error.name).partition('.')[0]} {where}"
+
+
+def _list_modules(folder: str) -> list[str]:
+    """The modules of a folder, two levels deep."""
+    files = [path.relative_to(folder) for pattern in ("*.py", "*/*.py") for path in Path(folder).glob(pattern)]
+    return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
+
+
+def _find_game_module(player: type[Any]) -> Any:
+    """The module with ``Quarto`` and ``Player``: where the player's base is from, otherwise the package."""
+    for base in player.__mro__[1:]:
+        module = sys.modules.get(base.__module__)
+        if base.__name__ == "Player" and hasattr(module, "Quarto"):
+            return module
+    package = importlib.import_module("quarto")
+    return package if hasattr(package, "Quarto") else importlib.import_module("quarto.objects")
+
+
+def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any], *first: str, **named: str) -> None:
+    try:
+        signature = inspect.signature(made)
+    except ValueError:  # of a class that is not written in Python
+        return
+    try:
+        signature.bind(*first, **{**kwargs, **named})
+    except TypeError as error:
+        game = "a game and " if first or named else ""
+        raise RequestError(f"{key}={dict(kwargs)}: {name}{signature} is called with {game}these: {error}") from error
+
+
+def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Return the name of the parameter that takes the game: the first that ``kwargs`` do not name.
+
+    None if that is the very first one, whose name may be unknown, or may not be used.
+    """
+    try:
+        parameters = [*inspect.signature(player).parameters.values()]
+    except ValueError:  # of a class that is not written in Python
+        return None
+    if not parameters or parameters[0].name not in kwargs:
+        return None
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return next((each.name for each in parameters if each.kind in named and each.name not in kwargs), None)
+
+
+def list_player_modules() -> Iterator[types.ModuleType]:
+    """The imported modules that are neither the standard library's nor installed nor this program's."""
+    paths = sysconfig.get_paths()
+    theirs = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    for module in list(sys.modules.values()):
+        file = vars(module).get("__file__")
+        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ROOT}/{name}/" for name in OUR_PACKAGES))):
+            yield module

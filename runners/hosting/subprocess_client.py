@@ -1,0 +1,167 @@
+"""A child process that serves requests within limits. It lives no longer than the run and can be ended at any time."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from agents.base.agent import TurnTimeoutError
+from analytics.store.records import prepare_type
+from quarto.errors import ErrorDetails, RemoteError
+from runners.hosting.compile_clock import CompileClock, build_deadline
+from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, describe_exit, write_message
+
+PROGRAM = (sys.executable, "-m", "runners.hosting.subprocess_program")
+MAX_BYTES = 1 << 26  # of an answer
+STDERR = 2
+NO_ANSWER_MESSAGE = "its process wrote what is no answer"
+T = TypeVar("T")
+
+
+class SubprocessDiedError(Exception):
+    """A child ended, or wrote what is no answer, instead of answering."""
+
+    raised_at = "its process"
+
+
+class Subprocess:
+    """A process that serves requests by a function, as ``child_program`` says.
+
+    A child that dies, is late or writes nonsense is ended: it must not be asked again.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a fact about the process)
+        self,
+        served: str,
+        setup: Any,
+        content: bytes = b"",
+        megabytes: int | None = None,
+        program: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        shared: Sequence[int] = (),
+        is_quiet: bool = False,
+        clock: CompileClock | None = None,
+    ) -> None:
+        """Start a process and send its first request: ``setup`` and ``content``.
+
+        ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
+        the command of ``child_program``; ``variables``: environment; ``shared``: open files that it has too, under the
+        same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
+        in which it records the time of compiling, under the same number, and which is closed with it. Raises
+        ``SubprocessDiedError``.
+        """
+        requests, self._to = os.pipe()
+        self._from, answers = os.pipe()
+        lifeline, self._lifeline = os.pipe()
+        pipes, self._clock = (requests, answers, lifeline), clock
+        shared = [*shared, *([clock.descriptor] if clock else [])]
+        self._process = subprocess.Popen(  # noqa: S603  (this program)
+            [*(program or PROGRAM), served, str(megabytes or ""), *map(str, pipes)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if is_quiet else STDERR,
+            stderr=subprocess.DEVNULL if is_quiet else None,
+            pass_fds=(*pipes, *shared),
+            process_group=0,  # Ctrl-C is for the run
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(variables or {})},
+        )
+        for descriptor in pipes:
+            os.close(descriptor)
+        self.send(setup, content)
+
+    def request(self, value: Any, content: bytes, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+        """The answer to a request, as ``receive`` gives it."""
+        self.send(value, content)
+        return self.receive(kind, seconds)
+
+    def send(self, value: Any, content: bytes = b"") -> None:
+        """Send a request. Raises ``SubprocessDiedError``."""
+        with self._stop_on_error():
+            try:
+                write_message(self._to, REQUEST, value, content)
+            except OSError:
+                self._raise_died()
+
+    def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+        """Its next answer: a value of ``kind``, and bytes.
+
+        Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after ``seconds``, in
+        which it did not compile.
+        """
+        with self._stop_on_error():
+            deadline = None if seconds is None else build_deadline(seconds, self._clock)
+            message, text, further = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
+            if message not in (ANSWER, FAILURE) or text + further > MAX_BYTES:
+                raise SubprocessDiedError(NO_ANSWER_MESSAGE)
+            value, content = self._read_bytes(text, deadline), self._read_bytes(further, deadline)
+            try:
+                if message == ANSWER:
+                    return msgspec.json.decode(value, type=prepare_type(kind)), content
+                failed = msgspec.json.decode(value, type=prepare_type(ErrorDetails))
+            except msgspec.MsgspecError:
+                raise SubprocessDiedError(NO_ANSWER_MESSAGE) from None
+        raise RemoteError(failed)
+
+    def has_response(self, seconds: float | None) -> bool:
+        """Whether it begins an answer, or ends, within ``seconds``; None: wait until it does."""
+        return bool(select.select([self._from], [], [], seconds)[0])
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End it and the processes that it started. May be called again."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        pipes, self._to, self._from, self._lifeline = (self._to, self._from, self._lifeline), -1, -1, -1
+        for descriptor in pipes:
+            with suppress(OSError):  # it is closed
+                os.close(descriptor)
+        if self._clock is not None:
+            self._clock.close()
+
+    @contextmanager
+    def _stop_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.stop()
+            raise
+
+    def _read_bytes(self, length: int, deadline: Callable[[], float] | None) -> bytes:
+        parts = []
+        while length:
+            while not self.has_response(None if deadline is None else max(0.0, deadline() - time.monotonic())):
+                if deadline is not None and deadline() <= time.monotonic():
+                    raise TurnTimeoutError
+            part = os.read(self._from, length)
+            if not part:
+                self._raise_died()
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def _raise_died(self) -> NoReturn:
+        """Raise ``SubprocessDiedError`` with the way in which the process ended."""
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            raise SubprocessDiedError("its process closed its pipes") from None
+        raise SubprocessDiedError(describe_exit(code))
+
+
+def stop_all(children: Iterable[Subprocess]) -> None:
+    """End several."""
+    for child in children:
+        child.stop()

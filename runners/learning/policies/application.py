@@ -1,0 +1,133 @@
+"""`qarena policy build` as Hydra runs it: derive a policy from logged games, store it, print how to play by it.
+
+What derives is imported when something is to be derived: Hydra refuses most wrong requests before that.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from hydra.conf import HydraConf
+from omegaconf import DictConfig
+
+from analytics import format_archive_option
+from analytics.store.files.backend import parse_location
+from quarto.errors import RequestError, describe_valid_names
+from runners.config.application import (
+    Application,
+    CommandOutcome,
+    PreparedRequest,
+    build_one_row_columns,
+    read_typed_command,
+)
+from runners.config.schemas import PolicyBuildConfig
+from runners.config.yaml_options import KIND_GROUP, list_user_folders, load_option, to_plain_dict
+from runners.terminal import console
+from runners.terminal.console import show_progress_bar
+
+if TYPE_CHECKING:
+    from analytics.store.policy_cards import PolicyCard
+    from runners.learning.training.policy_build import BuildRequest, PreparedBuild
+
+
+def build_request_from_config(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
+    """Check a composed configuration. ``choices`` are Hydra's: ``{'kind': 'gift', ...}``.
+
+    Raises ``RequestError`` for the first invalid value.
+    """
+    kind, settings = choices[KIND_GROUP], to_plain_dict(cfg.kind)
+    for key in settings:
+        if key not in (own := load_option(KIND_GROUP, kind)):
+            raise RequestError(f"kind '{kind}' has no parameter {key!r}{describe_valid_names(key, own)}")
+    from analytics.store import policy_store
+    from runners.config.agents import find_stored_label
+    from runners.config.requests import build_executor, resolve_thread_count
+    from runners.learning.training.policy_build import BuildRequest
+
+    root = parse_location(cfg.archive.root)
+    if isinstance(settings.get("agent"), str):
+        settings["agent"] = find_stored_label(root, settings["agent"])
+    name = kind if cfg.name is None else cfg.name
+    policy_store.check_name(name, "name")
+    return BuildRequest(
+        kind=kind,
+        settings=settings,
+        name=name,
+        where=cfg.where,
+        threads=resolve_thread_count(cfg),
+        executor=build_executor(cfg),
+        root=root,
+        command=command,
+    )
+
+
+def _count_rows(card: PolicyCard) -> int:
+    from analytics.store.policy_cards import TABLE
+
+    return card.files[TABLE].rows or 0
+
+
+def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
+    """Print the size and the source of the policy, and a command that plays by it."""
+    from analytics.store import policy_cards
+    from analytics.store.archive import Archive
+
+    learned = card.learned
+    ids, archive = learned["run_ids"], Archive(root)
+    runs = f"{len(ids)} runs" if len(ids) > 1 else f"run {ids[0]}"
+    if trainings := sum(archive.load_run(run_id).training for run_id in ids):
+        runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
+    own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
+    what = f"{_count_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    for line in (
+        f"{learned['trainer']}: {what}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
+        *_describe_play_command(card, f"{format_archive_option(root)}{own}"),
+    ):
+        console.print_line(line)
+
+
+def _describe_play_command(card: PolicyCard, more: str) -> list[str]:
+    """A command that plays by the policy; if no agent does, how one would."""
+    from runners.config.agent_policies import list_reader_names
+
+    if list_reader_names(card.kind):
+        return ["Play by it:", f"  {console.find_program()} run 'policy(policy={card.name})' random{more}"]
+    yaml = f"reads: [{card.kind}] and default_player: true"
+    return [f"No agent plays by policies of kind '{card.kind}' yet: one whose yaml has {yaml} would."]
+
+
+class BuildApplication(Application):
+    """Derives a policy from logged games and stores it."""
+
+    config_name = "policy_build"
+    schema = PolicyBuildConfig
+
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+        request = build_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
+        from runners.learning.training.policy_build import prepare_build
+
+        return partial(_build, prepare_build(request))
+
+
+def _build(prepared: PreparedBuild) -> CommandOutcome:
+    """The outcome of a derivation that was ready."""
+    from runners.learning.training.policy_build import build_policy
+
+    for note in prepared.request.notes:
+        console.print_note(note)
+    started = time.perf_counter()
+    with show_progress_bar("learning", "games"):
+        card = build_policy(prepared)
+    seconds = time.perf_counter() - started
+    shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}
+    return CommandOutcome(
+        None, lambda: _print_summary(card, prepared.request.root, seconds), columns=build_one_row_columns(shown)
+    )
+
+
+BUILD = BuildApplication()

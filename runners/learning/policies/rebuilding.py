@@ -1,0 +1,202 @@
+"""``qarena policy rebuild``: derives a policy again from the games on its card and reports every difference."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from agents.learning.learner import Learner
+from agents.learning.policy import GENOME, Policy
+from analytics import open_archive
+from analytics.policies.kinds.dataset import select_source_games
+from analytics.policies.relearning import relearn
+from analytics.questions.pairings import load_results
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import PolicyCard
+from quarto.errors import RequestError
+from quarto.rules import Rules
+from runners.arena.code_fingerprints import build_class_code_record, list_targets
+from runners.arena.executors.base import available_cores
+from runners.arena.experiment import count_missing_games
+from runners.arena.request import RunRequest
+from runners.arena.spec import check_no_third_party_code, instantiate, third_party_classes
+from runners.arena.storage import ArchiveOptions
+from runners.learning.training.policy_build import compute_kind_code, derive_from_selection
+
+if TYPE_CHECKING:
+    from runners.learning.training.genetic import GenerationResult
+
+ONLINE_TRAINER = "runners.training.online.Online"
+
+
+class RebuildResult(NamedTuple):
+    """A policy derived again."""
+
+    card: PolicyCard
+    policy: Policy
+    differences: tuple[str, ...]  # empty: it is the same to the byte
+
+    @property
+    def size(self) -> str:
+        """Its number of rows or genes, as a text."""
+        rows = [len(column) for column in self.policy.table.values()]
+        return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
+
+
+def rebuild_policy(root: PurePath, wanted: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
+    """Derive a policy again from the games on its card and compare. The archive is only read.
+
+    A card may come from anybody. ``trusted``: other people's code that it names may run. Raises ``RequestError`` for a
+    policy that is missing or damaged, whose games are missing, that cannot be derived again, or whose card names such
+    code; ``FailureError`` for damaged games.
+    """
+    archive = Archive.open(root)
+    card, stored = policy_store.read(archive, wanted)
+    if card.is_imported:
+        source = card.learned["imported"]
+        raise RequestError(
+            f"policy '{card.name}' was imported from {source['file']} (SHA-256 {source['sha256'][:12]}…), not learned "
+            f"from games: import the same file again, which gives the policy id {card.policy_id}"
+        )
+    threads, notes = threads or available_cores(), list[str]()
+    if not trusted:
+        check_no_third_party_code(f"policy '{card.name}'", third_party_classes(list_targets(card.learned)))
+    if card.is_derived:
+        found, notes = _derive_again(archive, card, threads, trusted)
+    elif card.kind == GENOME:
+        found = _breed_again(archive, card, threads, trusted)
+    else:
+        found = _learn_again(archive, card, trusted)
+    differences = [*list_differences(stored, found)]
+    if differences:
+        differences = [*notes, *_list_code_differences(card), *differences]
+    return RebuildResult(card, found, tuple(differences))
+
+
+def list_differences(stored: Policy, found: Policy) -> Iterator[str]:
+    """The differences between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
+    before, after = policy_store.compute_knowledge_digest(stored), policy_store.compute_knowledge_digest(found)
+    if before == after:
+        return
+    yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"
+    for what, old, new in (
+        ("kind", stored.kind, found.kind),
+        ("parameters", dict(stored.parameters), dict(found.parameters)),
+        ("columns", _list_column_types(stored), _list_column_types(found)),
+    ):
+        if old != new:
+            yield f"{what}: stored {old}, derived again {new}"
+    sizes = [len(next(iter(policy.table.values()), ())) for policy in (stored, found)]
+    if sizes[0] != sizes[1]:
+        yield f"rows: stored {sizes[0]:,}, derived again {sizes[1]:,}"
+    for name in (name for name in stored.table if name in found.table):
+        one, other = (policy.table[name][: min(sizes)] for policy in (stored, found))
+        wrong = np.flatnonzero(one != other)
+        if wrong.size:
+            row = int(wrong[0])
+            first = f"stored {one[row]}, derived again {other[row]}"
+            yield f"column {name}: {wrong.size:,} rows differ, the first is row {row}: {first}"
+
+
+def _list_column_types(policy: Policy) -> dict[str, str]:
+    return {name: str(column.dtype) for name, column in policy.table.items()}
+
+
+def _derive_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
+    """The policy, and a note on each run whose games have changed."""
+    how = card.learned["derivation"]
+    with open_archive(archive.root) as opened:
+        selection = select_source_games(opened, card)
+        order = card.learned["run_ids"]
+        learned, games = derive_from_selection(how["kind"], how["parameters"], selection, threads, order, trusted)
+        sums, thoughts = games.compute_fingerprints(threads), getattr(games, "thoughts", {})
+    changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
+    notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
+    changed = [run_id for run_id, told in card.learned.get("thoughts", {}).items() if thoughts.get(run_id) != told]
+    notes += [f"the thoughts of run {run_id} are not what they were" for run_id in changed]
+    return learned.policy, notes
+
+
+def _learn_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
+    """The policy that a training's learner has after the training's games."""
+    learner = card.learned["parameters"].get("learner")
+    if card.learned["parameters"].get("_target_") != ONLINE_TRAINER or not isinstance(learner, Mapping):
+        raise RequestError(
+            f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
+            f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
+            "games: repeat the command of its training instead"
+        )
+    found: Learner = instantiate(f"the learner of policy '{card.name}'", learner, Learner, trusted)
+    run_ids = card.learned["run_ids"]
+    if len(run_ids) != 1:
+        raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
+    return found.policy(relearn(archive, run_ids[0], found, card.learned["games"]))
+
+
+def _build_generation_reader(archive: Archive, card: PolicyCard) -> Callable[[RunRequest], GenerationResult | None]:
+    """A function that finds the games of one generation after the other: those of the runs on the card.
+
+    It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
+    """
+    run_ids = card.learned["run_ids"]
+    for run_id in run_ids:
+        if archive.find_run(run_id) is None or not archive.list_effective_ranges(run_id):
+            raise RequestError(
+                f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {run_id} is no longer "
+                f"in archive {archive.root}: repeat the command of its training to play it"
+            )
+    left = iter(run_ids)
+
+    def read_generation(request: RunRequest) -> GenerationResult | None:
+        record = archive.find_run(next(left, ""))
+        spec = replace(request.spec, salt=record.spec.get("salt", "") if record else "")
+        if record is None or spec.run_id != record.run_id or count_missing_games(archive, spec, request.games):
+            return None
+        return spec.run_id, load_results(archive, spec.run_id)
+
+    return read_generation
+
+
+def _breed_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> Policy:
+    """The result of an evolution, from the logged games of its generations: no agent is built."""
+    from runners.learning.training.genetic import GeneticTrainer
+    from runners.learning.training.trainer import TrainingContext
+
+    settings = card.learned["parameters"]
+    trainer: GeneticTrainer = instantiate(f"the trainer of policy '{card.name}'", settings, GeneticTrainer, trusted)
+    context = TrainingContext(
+        name=str(card.learned["trainer"]),
+        rules=Rules(**card.rules),
+        seed=card.learned["seed"],
+        threads=threads,
+        storage=ArchiveOptions(archive.root),
+        command="",
+        stop=threading.Event(),
+        progress=None,
+        trusted=trusted,
+    )
+    genome = trainer.build_training(context).evolve(_build_generation_reader(archive, card))
+    if genome is None:
+        raise RequestError(
+            f"policy '{card.name}': this code would breed it from other games than those of its "
+            f"{len(card.learned['run_ids'])} runs, or some of these are missing: repeat the command of its training "
+            "to play missing games"
+        )
+    return Policy(GENOME, genome)
+
+
+def _list_code_differences(card: PolicyCard) -> Iterator[str]:
+    """The differences between the code that made the policy and this code: they may be why the policy differs."""
+    if card.is_derived:
+        now = compute_kind_code(card.learned["derivation"]["parameters"])
+    else:
+        now = build_class_code_record(list_targets(card.learned["parameters"]), learning=True)
+    for key in ("version", "fingerprint", "numba", "numpy"):
+        if card.code.get(key) != now[key]:
+            yield f"code: {key} was {card.code.get(key)}, is {now[key]}"

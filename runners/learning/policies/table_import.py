@@ -1,0 +1,167 @@
+"""A table or a network that was learned elsewhere becomes a policy, and is played like any other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from agents.base.parameters import check_number
+from agents.network import NETWORK, Layers, to_policy
+from agents.policy import VALUE_COLUMNS
+from analytics import DEFAULT_ARCHIVE, format_archive_option
+from analytics.policies.table_import import (
+    CONFLICTS,
+    ImportedPolicy,
+    ImportOptions,
+    parse_policy_table,
+    read_policy_table,
+)
+from analytics.store import policy_cards, policy_store
+from analytics.store.archive import Archive
+from analytics.store.files.backend import parse_location
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.policy_store import PolicyOrigin
+from analytics.store.records import compute_run_id
+from quarto.errors import RequestError, describe_valid_names
+from runners.arena.code_fingerprints import build_class_code_record
+from runners.config.schemas import check_choice
+from runners.config.yaml_options import load_rules
+from runners.terminal import console
+
+IMPORT_TRAINER = "import"  # what is on a card in place of a trainer
+PARSER_PATH = "analytics.policies.table_import.imported"
+
+
+DEFAULT_SETTINGS = {
+    "kind": "",
+    "name": "",
+    "rules": "classic",
+    "scale": "1",
+    "conflicts": CONFLICTS[0],
+}  # as they are typed
+
+
+def parse_settings(words: Sequence[str]) -> dict[str, str]:
+    """The settings in ``KEY=VALUE`` words. Raises ``RequestError`` for a word that is none of them."""
+    settings = dict(DEFAULT_SETTINGS)
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not value:
+            raise RequestError(f"{word!r} is not KEY=VALUE{describe_valid_names(key, DEFAULT_SETTINGS)}")
+        if key not in DEFAULT_SETTINGS:
+            raise RequestError(f"there is no setting {key!r}{describe_valid_names(key, DEFAULT_SETTINGS)}")
+        settings[key] = value
+    return settings
+
+
+def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], command: str) -> None:
+    """Store the policy of a file in the archive at ``root``, and print what was read.
+
+    Raises ``RequestError`` for a setting or a file that cannot be, and for a name that belongs to another policy.
+    """
+    name = settings["name"] or file.stem
+    policy_store.check_name(name, "name")
+    options = _parse_options(settings)
+    frame = read_policy_table(file)
+    archive = Archive.open(root, create=True)
+    how = {key: value for key, value in settings.items() if key != "name"}
+    learned = _build_card_fields(how, file.name, _compute_sha256(file), command)
+    policy_store.check_name_free(archive, name, learned["training"], "name")
+    try:
+        found = parse_policy_table(frame, options)
+    except RequestError as error:
+        raise RequestError(f"{file}: {error}") from error
+    origin = PolicyOrigin(name, options.rules, build_class_code_record([PARSER_PATH], learning=False), learned)
+    card = policy_store.save(archive, found.policy, origin)
+    _print_summary(found, card, options, root)
+
+
+def save_network(
+    layers: Layers, name: str, archive: str | PurePath = DEFAULT_ARCHIVE, rules: str = "classic"
+) -> PolicyCard:
+    """Store a trained network as the policy ``name`` of an archive; the agent ``policy(policy=NAME)`` plays by it.
+
+    ``layers`` has the weights [inputs, units] and the biases [units] of each layer as NumPy arrays, with rectified
+    linear units between the layers. The first has the 357 inputs of ``agents.network.build_inputs``, the last a unit for the
+    value of each of the 289 turns. Weights are rounded to multiples of 2^-16. ``rules``: the name of a yaml.
+
+    Raises ``RequestError`` for layers that no network has, for a name that cannot be, and for one that belongs to
+    another policy.
+    """
+    policy_store.check_name(name, "name")
+    known = load_rules(rules)
+    try:
+        policy = to_policy(layers)
+    except ValueError as error:
+        raise RequestError(f"this network cannot be stored: {error}") from error
+    kept = Archive.open(parse_location(archive), create=True)
+    learned = _build_card_fields(
+        {"kind": NETWORK, "rules": rules}, "arrays", policy_store.compute_knowledge_digest(policy), "save_network"
+    )
+    policy_store.check_name_free(kept, name, learned["training"], "name")
+    origin = PolicyOrigin(name, known, build_class_code_record(["agents.network.policy_of"], learning=False), learned)
+    return policy_store.save(kept, policy, origin)
+
+
+def _parse_options(settings: Mapping[str, str]) -> ImportOptions:
+    kind, conflicts = settings["kind"], settings["conflicts"]
+    if kind not in VALUE_COLUMNS:
+        wrong = f"kind={kind} is not a kind of values of turns" if kind else "kind=KIND is missing"
+        raise RequestError(f"{wrong}{describe_valid_names(kind, VALUE_COLUMNS)}")
+    check_choice("conflicts", conflicts, CONFLICTS)
+    try:
+        scale = check_number("scale", float(settings["scale"]))
+    except ValueError as error:
+        raise RequestError(f"scale={settings['scale']} is not a finite number") from error
+    rules = load_rules(settings["rules"])
+    if rules.mover_chooses:
+        raise RequestError(
+            f"rules={rules.name}: there the mover chooses the piece, and the agent policy plays where the opponent does"
+        )
+    return ImportOptions(kind, rules, scale, conflicts)
+
+
+def _compute_sha256(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _build_card_fields(how: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
+    """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
+    return {
+        "training": compute_run_id({"import": how}),
+        "trainer": IMPORT_TRAINER,
+        "parameters": how,
+        "seed": 0,
+        "games": 0,
+        "run_ids": [],
+        "command": command,
+        "imported": {"file": file, "sha256": sha256},
+    }
+
+
+def _print_summary(found: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
+    """Print what was read, what was left out or contradicted itself, and a command that plays by the policy."""
+    afterstates = len(found.policy.table["lanes"])
+    if found.skipped_rows:
+        console.print_note(
+            f"{found.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is read"
+        )
+    if found.conflicts:
+        taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
+        console.print_note(
+            f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
+        )
+    folder = policy_cards.policy_folder(Archive(root), card.policy_id)
+    rules = f"rules={options.rules.name}{format_archive_option(root)}"
+    for line in (
+        f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
+        "Play by it:",
+        f"  {console.find_program()} run 'policy(policy={card.name})' random {rules}",
+    ):
+        console.print_line(line)

@@ -1,0 +1,328 @@
+"""Deriving a policy from the games that a condition chooses, and storing it under a name.
+
+A kind of policy is made from its yaml, and may be a user's own. It is called here or in workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.policy import Policy
+from analytics import open_archive
+from analytics.policies.kinds.dataset import (
+    ID_RANGES_TABLE,
+    CountingKind,
+    Dataset,
+    GameStream,
+    LearnedPolicy,
+    LearningKind,
+    PolicyKind,
+    build_id_ranges,
+    format_fingerprints,
+    load_dataset,
+    sort_for_learning,
+)
+from analytics.questions.selection import Selection, read_selected_games, select_games
+from analytics.store import policy_store
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.files.backend import parse_location
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.policy_store import PolicyOrigin
+from analytics.store.ranges import StoredRange
+from analytics.store.records import compute_run_id
+from quarto.errors import ArenaError, FailureError, RequestError, find_error_location
+from quarto.sources import source_fingerprint
+from runners.arena.code_fingerprints import build_class_code_record
+from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, StopSignal, Task, available_megabytes
+from runners.arena.spec import instantiate
+
+T = TypeVar("T")
+
+
+def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
+    """The derivation that settings describe. ``trusted``: the user named its class, as for ``made_of``.
+
+    Raises ``RequestError`` for invalid parameters.
+    """
+    derivation: PolicyKind = instantiate(f"kind '{kind}'", settings, PolicyKind, trusted)
+    return derivation
+
+
+def derive_from_selection(
+    kind: str,
+    settings: Mapping[str, Any],
+    selection: Selection,
+    threads: int,
+    order: Sequence[str] = (),
+    trusted: bool = False,
+) -> tuple[LearnedPolicy, Dataset | GameStream]:
+    """A policy of chosen games, and these games: in memory, or read as it is learned.
+
+    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``made_of``. Raises
+    ``FailureError`` for what a kind raises.
+    """
+    derivation = build_kind(kind, settings, trusted)
+    if isinstance(derivation, LearningKind):
+        stream, learning = GameStream(selection, order), derivation
+        return call_kind(kind, settings, lambda: learning.learn(stream, threads)), stream
+    dataset = load_dataset(selection, order)
+    return LearnedPolicy(call_kind(kind, settings, lambda: derivation.derive(dataset, threads))), dataset
+
+
+def describe_kind(kind: str, settings: Mapping[str, Any]) -> str:
+    """The kind and its class, for messages."""
+    return f"kind '{kind}' ({settings['_target_']})"
+
+
+def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """The result of a call of a kind. Raises ``FailureError`` for whatever it raises but ``ArenaError``."""
+    try:
+        return call()
+    except ArenaError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise FailureError(
+            f"{describe_kind(kind, settings)} raised {reason}, at {find_error_location(error)}"
+        ) from error
+
+
+class CountChunk(NamedTuple):
+    """A range of games to be counted."""
+
+    run_id: str
+    stored: StoredRange
+    chosen: NDArray[np.int64] | None  # the ids of the chosen games, ascending; None: all
+
+
+@dataclass(frozen=True)
+class CountTask(Task):
+    """Counts ranges of games by a kind of policy: the run of each, its counts, and the fingerprint of its games.
+
+    Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read.
+    """
+
+    root: str
+    kind: str
+    settings: Mapping[str, Any]
+
+    def __call__(self, part: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
+        archive = self.build_once("archive", lambda: Archive.open(parse_location(self.root)))
+        found = read_selected_games(archive, part.run_id, part.stored, part.chosen)
+        record = check_record_format(archive.load_run(part.run_id))
+        dataset = Dataset((record,), (0, len(found.game_id)), *found)
+        derivation: Any = build_kind(self.kind, self.settings, trusted=True)  # the user builds a policy
+        counting: CountingKind = derivation
+        counts = call_kind(self.kind, self.settings, lambda: counting.count(dataset, 1))
+        return part.run_id, counts, found.fingerprint
+
+
+def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
+    """The ranges that hold chosen games."""
+    for record in selection.runs:
+        for stored, chosen in selection.select_ranges(record):
+            if chosen is not None:  # only those of this range travel
+                unit = record.unit_line.compute_units(chosen)
+                chosen = chosen[(stored.first <= unit) & (unit < stored.end)]  # noqa: PLW2901
+            yield CountChunk(record.run_id, stored, chosen)
+
+
+BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
+KIND_SOURCES = "analytics/policies/kinds"  # whose sources, with those of the players, decide what is derived
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """A checked configuration: how to derive a policy, from which games, and its name."""
+
+    kind: str
+    settings: Mapping[str, Any]  # its class under _target_ and its parameters
+    name: str
+    where: str
+    threads: int
+    root: PurePath
+    command: str
+    executor: Executor = THREADS
+
+    @cached_property
+    def policy_kind(self) -> PolicyKind:
+        """The derivation that the settings describe. Raises ``RequestError`` for invalid parameters."""
+        return build_kind(self.kind, self.settings, trusted=True)
+
+    @property
+    def is_counted_by_workers(self) -> bool:
+        """Whether workers count each range of games; else all games are in the memory of this process."""
+        return isinstance(self.policy_kind, CountingKind) and not self.executor.shares_memory
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user on how the request was understood."""
+        if self.executor.shares_memory or self.is_counted_by_workers:
+            return ()
+        return (f"kind {self.kind} is derived in this process, whatever the executor is: it needs all games at once",)
+
+    @property
+    def training_id(self) -> str:
+        """12 hex digits, the same for the same kind, parameters and condition. A name belongs to one of them."""
+        return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
+
+
+@dataclass(frozen=True)
+class PreparedBuild:
+    """A request and the games that it chooses, in an archive that ``build`` closes."""
+
+    request: BuildRequest
+    selection: Selection
+
+
+def prepare_build(request: BuildRequest) -> PreparedBuild:
+    """Choose the games; none of them is read yet.
+
+    Raises ``RequestError`` for wrong parameters, a name that is taken, and a condition that is invalid or that no game
+    meets. The same for runs with different rules, and for games that do not fit into memory.
+    """
+    at_once = not (request.is_counted_by_workers or isinstance(request.policy_kind, LearningKind))
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_archive(request.root))
+        policy_store.check_name_free(opened.archive, request.name, request.training_id, "name")
+        selection = select_games(opened, request.where)
+        sort_for_learning(selection.runs)
+        if at_once:
+            _check_memory(selection.games)
+        stack.pop_all()
+    return PreparedBuild(request, selection)
+
+
+def build_policy(prepared: PreparedBuild) -> PolicyCard:
+    """Derive a policy and store it.
+
+    Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file. Nothing is then
+    changed.
+    """
+    request = prepared.request
+    with prepared.selection.opened:
+        derived = _derive_from_counts(prepared) if request.is_counted_by_workers else _derive_here(prepared)
+    policy, games = _check_policy(request, derived.policy), prepared.selection.games
+    if not (policy.table and all(len(column) for column in policy.table.values())):
+        raise RequestError(
+            f"{games:,} games give no row with {_format_parameters(request.settings)}: choose more games"
+        )
+    tables, pictures = {ID_RANGES_TABLE: derived.ranges}, dict[str, bytes]()
+    if derived.curve is not None:
+        tables["curve"], pictures["curve"] = derived.curve, _render_curve(request, derived.curve)
+    rules = prepared.selection.runs[0].rules
+    origin = PolicyOrigin(
+        request.name,
+        rules,
+        compute_kind_code(request.settings),
+        _build_card_fields(request, derived, games),
+        tables,
+        pictures,
+    )
+    return policy_store.save(Archive.open(request.root), policy, origin)
+
+
+class DerivedPolicy(NamedTuple):
+    """The table that a kind made, and the games that it is from."""
+
+    policy: Any
+    ranges: pl.DataFrame  # of the ids of the games
+    checksums: Mapping[str, str]  # by run, runs in the order in which they began
+    curve: pl.DataFrame | None = None
+    thoughts: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players told
+
+
+def _derive_here(prepared: PreparedBuild) -> DerivedPolicy:
+    """The policy of all games, which are in memory at once or are read as it is learned."""
+    request = prepared.request
+    learned, games = derive_from_selection(
+        request.kind, request.settings, prepared.selection, request.threads, trusted=True
+    )
+    sums, thoughts = games.compute_fingerprints(request.threads), getattr(games, "thoughts", {})
+    return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, thoughts)
+
+
+def _derive_from_counts(prepared: PreparedBuild) -> DerivedPolicy:
+    """The policy that follows from the counts of the workers."""
+    request, selection = prepared.request, prepared.selection
+    task = CountTask(str(request.root), request.kind, dict(request.settings))
+    parts = list_count_chunks(selection)
+    counts: Any = 0
+    sums: dict[str, int] = {}
+    for run_id, found, fingerprint in request.executor.map(task, parts, request.threads, threading.Event()):
+        counts = counts + found
+        sums[run_id] = sums.get(run_id, 0) + fingerprint
+    derivation: Any = request.policy_kind
+    policy = call_kind(request.kind, request.settings, lambda: derivation.policy_of(counts))
+    runs = [record.run_id for record in sort_for_learning(selection.runs)]
+    ranges = build_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
+    return DerivedPolicy(policy, ranges, format_fingerprints({run_id: sums[run_id] for run_id in runs}))
+
+
+def _check_policy(request: BuildRequest, policy: Any) -> Policy:
+    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, made none."""
+    what = describe_kind(request.kind, request.settings)
+    if not isinstance(policy, Policy):
+        raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
+    try:
+        return policy_store.check_policy(policy)
+    except ValueError as error:
+        raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
+
+
+def _render_curve(request: BuildRequest, curve: pl.DataFrame) -> bytes:
+    """The learning curve as SVG."""
+    from analytics.report import style
+
+    return style.render_curve_svg(curve, f"How {request.name} learned", [_format_parameters(request.settings)])
+
+
+def compute_kind_code(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The code that derives, as for runs; its fingerprint covers the sources of all kinds."""
+    code = build_class_code_record([str(settings["_target_"])], learning=True)
+    fingerprint = hashlib.sha256(f"{code['fingerprint']} {source_fingerprint((KIND_SOURCES,))}".encode()).hexdigest()[
+        :16
+    ]
+    return code | {"fingerprint": fingerprint}
+
+
+def _check_memory(games: int) -> None:
+    needed, available = games * BYTES_A_GAME / MEBIBYTE, available_megabytes()
+    if needed > available:
+        raise RequestError(
+            f"{games:,} games take {needed:,.0f} MB of memory and {available:,.0f} MB are free: choose at most "
+            f"{int(available * MEBIBYTE / BYTES_A_GAME):,}, for example with AND game_id % 10 < 2"
+        )
+
+
+def _build_card_fields(request: BuildRequest, derived: DerivedPolicy, games: int) -> dict[str, Any]:
+    """The card's fields on the games and on the derivation."""
+    return {
+        "training": request.training_id,
+        "trainer": request.kind,
+        "parameters": dict(request.settings),
+        "seed": 0,
+        "games": games,
+        "run_ids": [*derived.checksums],
+        "command": request.command,
+        "where": request.where,
+        "derivation": {"kind": request.kind, "parameters": dict(request.settings)},
+        "checksums": dict(derived.checksums),
+        **({"thoughts": dict(derived.thoughts)} if derived.thoughts else {}),
+    }
+
+
+def _format_parameters(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items() if key != "_target_") or "no parameters"

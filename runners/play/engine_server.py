@@ -1,0 +1,141 @@
+"""`qarena engine`: an agent of this project behind the engine protocol, for boards and programs of others."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TextIO
+
+import numpy as np
+
+from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
+from quarto.batch import Batch
+from quarto.errors import ArenaError, RequestError
+from quarto.notation import format_cell
+from quarto.position import Position, board
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, NONE, Rules, find_finished_lines
+from runners.arena.spec import AgentSpec
+from runners.config.agents import agent_from_label
+from runners.config.yaml_options import load_rules
+from runners.hosting.engines.protocol import TURN_TEXTS, check_seconds, parse_position_and_seed, parse_rules
+from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
+
+PROTOCOL_VERSIONS = ("1",)
+
+
+@dataclass
+class EngineServer:
+    """The engine's side of a conversation: it keeps the rules and the positions that wait for ``go``.
+
+    Raises ``RequestError`` for an agent that cannot be made.
+    """
+
+    agent: AgentSpec
+    rules: Rules | None = CLASSIC  # None: those that were named last were refused
+    _waiting_positions: list[tuple[Position, int]] = field(default_factory=list)  # with their seeds
+    _unused_agent: Agent | None = field(init=False)  # until it is used
+    _guarded_agent: GuardedAgent | None = None  # made when it is needed, by the rules
+
+    def __post_init__(self) -> None:
+        self._unused_agent = self.agent.build()
+
+    def respond(self, line: str) -> Iterable[str]:
+        """The lines that answer a line. Raises ``RequestError`` for one that is wrong, ``EOFError`` for ``quit``."""
+        word, _, rest = line.strip().partition(" ")
+        match word:
+            case "":
+                return ()
+            case "quarto":
+                if rest.strip() not in PROTOCOL_VERSIONS:
+                    raise RequestError(f"protocol version {rest!r} is not known, only {', '.join(PROTOCOL_VERSIONS)}")
+                return f"name {self.agent.label}", "ready"
+            case "rules":
+                self._set_rules(rest)
+                return ("ready",)
+            case "position":
+                self._waiting_positions.append(self._check_position(*parse_position_and_seed(rest)))
+                return ()
+            case "go":
+                check_seconds(rest.strip())
+                return self._choose_turns()
+            case "quit":
+                raise EOFError
+        raise RequestError(f"{word!r} is not a word of the protocol: quarto, rules, position, go, quit")
+
+    def _set_rules(self, text: str) -> None:
+        self.rules, self._guarded_agent, self._waiting_positions = None, None, []
+        name, chooser, lines = parse_rules(text)
+        rules = load_rules(name)
+        if chooser not in ("", rules.chooser):
+            raise RequestError(f"rules {name!r} have the chooser {rules.chooser!r} here, not {chooser!r}")
+        if lines and lines != {frozenset(line) for line in rules.lines}:
+            raise RequestError(f"rules {name!r} have other lines here: leave the lines out to play by these")
+        self._build_guarded_agent(rules)
+        self.rules = rules
+
+    def _build_guarded_agent(self, rules: Rules) -> GuardedAgent:
+        if self._guarded_agent is None:
+            agent, self._unused_agent = self._unused_agent or self.agent.build(), None
+            self._guarded_agent = GuardedAgent(agent, self.agent.label, rules)
+        return self._guarded_agent
+
+    def _check_rules(self) -> Rules:
+        if self.rules is None:
+            raise RequestError("the rules that were named last were refused: name others first, rules classic")
+        return self.rules
+
+    def _check_position(self, position: Position, seed: int) -> tuple[Position, int]:
+        rules = self._check_rules()
+        if rules.mover_chooses and position.hand != NONE:
+            raise RequestError(f"under rules {rules.name!r} no piece is in hand: write - for it")
+        if not (position.available or position.hand != NONE):
+            raise RequestError("the board is full: nobody has a turn")
+        if lines := find_finished_lines(board(position), rules):
+            cells = "".join(map(format_cell, lines[0]))
+            raise RequestError(f"the line {cells} is finished: the game is over, nobody has a turn")
+        return position, seed
+
+    def _choose_turns(self) -> Iterable[str]:
+        """A turn for each position that waits; the seeds decide what is left to chance."""
+        waiting, self._waiting_positions = self._waiting_positions, []
+        if not waiting:
+            return
+        rules = self._check_rules()
+        guarded = self._build_guarded_agent(rules)
+        positions, seeds = zip(*waiting, strict=True)
+        player, slots, raised = guarded.fork_player(), np.arange(len(positions), dtype=np.uint32), list[BaseException]()
+        player.start(range(len(positions)))
+        rng = Streams(np.array(seeds, np.uint64))
+        turns = guarded.take_turns(player, Batch.from_positions([*positions]), rng, slots, raised.append)
+        for position, cell, gift in zip(positions, turns.cells.tolist(), turns.gifts.tolist(), strict=True):
+            if cell in (ERROR_CELL, LATE_CELL):
+                yield f"error {format_agent_error(raised.pop(0)) if raised else 'the turn took too long'}"
+            else:
+                places = position.hand != NONE or rules.mover_chooses
+                yield TURN_TEXTS.get((cell if places else NONE, gift), f"error no turn: ({cell}, {gift})")
+
+
+def serve_engine(label: str, policies: PurePath) -> None:
+    """Speak the protocol over standard input and output until one of them ends.
+
+    Raises ``RequestError`` for an agent that does not exist or cannot be made.
+    """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    converse(EngineServer(agent_from_label(label, policies, trusted=True)), sys.stdin, sys.stdout)
+
+
+def converse(server: EngineServer, questions: Iterable[str], out: TextIO) -> None:
+    """Answer lines until they end. What is wrong in one is answered with a line ``error``."""
+    for line in questions:
+        try:
+            out.writelines(f"{answer}\n" for answer in server.respond(line))
+        except ArenaError as error:
+            out.write(f"error {error}\n")
+        except EOFError:
+            return
+        out.flush()

@@ -1,0 +1,321 @@
+"""One agent with its results and mistakes; the policies of an archive, and one with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
+
+from analytics.questions.columns import (
+    Cell,
+    Table,
+    decision_columns,
+    format_count,
+    format_elo,
+    format_percent,
+    interval_column,
+    link_column,
+    number_column,
+    pairing_columns,
+    property_columns,
+    text_column,
+)
+from analytics.questions.head_to_head import (
+    HeadToHead,
+    compute_head_to_head,
+    load_tally_results,
+    merge_results,
+    replace_labels,
+)
+from analytics.questions.mistakes import find_judged_agents, summarise_decisions
+from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
+from analytics.questions.pairings import PairingResult, pairings_frame
+from analytics.questions.ratings import fit_ratings
+from analytics.questions.selection import GameFilter
+from analytics.questions.sql.database import OpenArchive
+from analytics.questions.sql.views import run_condition_sql
+from analytics.report import style
+from analytics.report.style import Figure, SvgPicture
+from analytics.statistics.tally import Estimate, mean_score
+from analytics.store import policy_store
+from analytics.store.policy_cards import TABLE, PolicyCard
+from quarto.errors import NotFoundError, RequestError, describe_valid_names
+from quarto.notation import parse_piece
+from runners.config.agent_policies import describe_policy_origin
+from runners.learning.policies.lineage import POLICY, LineageNode, list_lineage_nodes
+from runners.web.archive import urls
+from runners.web.archive.archive_page import ArchivePage
+from runners.web.archive.explorer import explore_position
+from runners.web.archive.runs import RunRow, format_minute, list_filter_names, list_runs, select_records
+from runners.web.archive.sections import build_mistakes_table
+
+
+class RankedAgent(NamedTuple):
+    """An agent among all others under its rules."""
+
+    agent: str
+    rank: int  # from 1
+    rated_agents: int  # agents that are rated
+    elo: str
+
+
+def rank_agents(opened: OpenArchive, rules: str) -> tuple[RankedAgent, ...]:
+    """The agents under some rules, best first, those that the games rate. Trainings are left out."""
+    records = GameFilter(rules=rules, trainings=False).select_runs(opened.archive)
+    found, _ = replace_labels(load_tally_results(opened, records), records)
+    tallies = {(each.first, each.second): each.tally for each in merge_results(found.values(), None)}
+    try:
+        rated = [each for each in fit_ratings(tallies, samples=0).ratings if each.elo.mean == each.elo.mean]
+    except RequestError:  # all of these games are those of trainings, or nobody met another agent
+        return ()
+    return tuple(
+        RankedAgent(each.agent, rank, len(rated), format_elo(each.elo.mean)) for rank, each in enumerate(rated, 1)
+    )
+
+
+def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
+    """The page of an agent by its label: its rating, opponents, openings and mistakes.
+
+    Raises ``NotFoundError`` if it has not played, by these rules if they are named.
+    """
+    rows = [row for row in list_runs(opened) if agent in row.agents]
+    played = list_filter_names(rows).rules
+    if not played or (rules and rules not in played):
+        where = (
+            f" under {rules} rules"
+            if played
+            else describe_valid_names(agent, list_filter_names(list_runs(opened)).agents)
+        )
+        raise NotFoundError(f"agent {agent!r} has not played in this archive{where}")
+    rules = rules or played[0]
+    wanted = GameFilter(rules=rules, agent=agent, trainings=True)
+    try:
+        openings: Table | str = _build_openings_table(opened, agent, rules)
+    except RequestError as error:
+        openings = f"No openings to show: {error}."
+    regret = _build_regret_table(opened, wanted)
+    judged: list[Table | str] = [regret, build_mistakes_table(opened, wanted)] if regret else [UNJUDGED_NOTICE]
+    ways = {
+        "Play it": urls.build_url("/play", {"agent": agent, "rules": rules}),
+        "Its games": urls.games_url(agent=agent, rules=rules),
+        "Its openings": urls.openings_url("", agent=agent, rules=rules),
+        "Its runs": urls.build_url(urls.BROWSE, {"agent": agent}),
+        "All ratings": urls.results_url("ratings", rules=rules),
+        **{f"Under {name} rules": urls.agent_url(agent, name) for name in played if name != rules},
+    }
+    lead = f"{_describe_rating(opened, agent, rules)}{_describe_speed([row for row in rows if row.rules == rules])}"
+    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent)
+    return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
+
+
+def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
+    found = next((each for each in rank_agents(opened, rules) if each.agent == agent), None)
+    if found is None:
+        return f"Not rated under {rules} rules"
+    return f"{found.elo} Elo, rank {found.rank} of {found.rated_agents} under {rules} rules"
+
+
+def _describe_speed(rows: Sequence[RunRow]) -> str:
+    """Games a second of the runs whose records say how long they took; all of their agents share this time."""
+    timed = [row for row in rows if row.record.seconds and not row.record.training]
+    seconds = sum(row.record.seconds for row in timed)
+    if not seconds:
+        return ""
+    rate = sum(row.games for row in timed) / seconds
+    pace = f"{rate:,.0f}" if rate >= SMALL_RATE else f"{rate:.2g}"
+    return f"; {pace} games a second, its opponents' time included"
+
+
+def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
+    """The first placements with their gifts, by the agent and by its opponents, and its score after each, best first.
+
+    Raises ``RequestError`` if nobody chose one.
+    """
+    found: list[tuple[str, dict[str, Any], Estimate]] = []
+    sides = {"itself": GameFilter(agent=agent), "its opponent": GameFilter(opponent=agent)}
+    missing = ""
+    for who, games in sides.items():
+        seen = explore_position(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games))
+        missing = missing or seen.missing
+        for row in seen.explored.rows.to_dicts() if seen.explored else ():
+            counts = [row["losses"], row["draws"], row["wins"]]
+            found.append((who, row, mean_score(counts if who == "itself" else counts[::-1])))
+    if not found:
+        raise RequestError(missing)
+    most = sorted(found, key=lambda each: -each[1]["games"])[:MAX_OPENINGS]
+    shown = sorted(most, key=lambda each: -each[2].mean)
+    rows, scores = [row for _, row, _ in shown], [each for _, _, each in shown]
+    samples = [urls.build_game_cell(row["run_id"], row["game_id"], 1) for row in rows]
+    columns = [
+        text_column("places first", [who for who, _, _ in shown]),
+        text_column("cell", [row["cell"] for row in rows]),
+        text_column("gift", [Cell(row["gift"], piece=parse_piece(row["gift"])) for row in rows if row.get("gift")]),
+        number_column("games", [row["games"] for row in rows]),
+        number_column("score", [each.mean for each in scores], format_percent),
+        interval_column([each.low for each in scores], [each.high for each in scores]),
+        text_column("sample game", samples),
+    ]
+    title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike, with 0 given first"
+    return Table(title, [each for each in columns if each.texts])
+
+
+def _build_opponents_table(met: HeadToHead, agent: str) -> Table:
+    """The results as one agent sees them, a row an opponent, the most games first."""
+    seen = sorted((_put_agent_first(agent, each, met) for each in met.results), key=lambda each: -each.games)
+    opponents = [each.second for each in seen]
+    counts = [format_count(each.games) for each in seen]
+    games = [urls.games_url(agent=agent, opponent=opponent, rules=met.rules) for opponent in opponents]
+    columns = [
+        link_column("opponent", opponents, [urls.agent_url(each, met.rules) for each in opponents]),
+        link_column("games", counts, games, right=True),
+        *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
+    ]
+    return Table(f"Results of {agent}, in %", columns)
+
+
+def _put_agent_first(agent: str, result: PairingResult, met: HeadToHead) -> PairingResult:
+    if result.first == agent:
+        return result
+    tally = result.tally.swapped
+    clusters = met.shared.build_meeting_clusters(agent, result.first, tally) if met.shared else None
+    return replace(result, first=agent, second=result.first, tally=tally, clusters=clusters)
+
+
+def _build_regret_table(opened: OpenArchive, wanted: GameFilter) -> Table | None:
+    """Regret by ply; None if no decision of the agent is annotated."""
+    records = select_records(opened, wanted)
+    runs = run_condition_sql(record.run_id for record in records)
+    names = find_judged_agents(opened, runs)
+    frame = summarise_decisions(opened, runs, True, names)
+    own = frame.filter(frame["agent"] == wanted.agent)
+    if own.is_empty():
+        return None
+    return Table("Regret in half-points by ply, and blunders", decision_columns(own)[1:])
+
+
+MAX_OPENINGS = 10
+UNJUDGED_NOTICE = "No decision of this agent is judged: `qarena annotate` does that."
+SMALL_RATE = 10  # games a second, below which they are not whole numbers
+CURVE_TABLE = "curve"
+MAX_ROWS = 200
+
+
+def build_policies_table(opened: OpenArchive) -> Table:
+    """All policies, the newest first."""
+    cards = opened.archive.load_cards()
+    current = {card.name: card.policy_id for card in cards}
+    shown = cards[::-1][:MAX_ROWS]
+    columns = [
+        link_column("policy", [card.name for card in shown], [urls.policy_url(card.policy_id) for card in shown]),
+        text_column("id", [Cell(card.policy_id, code=True) for card in shown]),
+        text_column("kind", [card.kind for card in shown]),
+        text_column("rules", [card.rules["name"] for card in shown]),
+        text_column("made by", [" ".join(describe_policy_origin(card))[:60] for card in shown]),
+        number_column("games", [card.learned["games"] for card in shown]),
+        text_column("created (UTC)", [format_minute(card.created) for card in shown]),
+        text_column("", ["" if current[card.name] == card.policy_id else "older" for card in shown]),
+    ]
+    left_out = "" if len(cards) <= MAX_ROWS else f" (the newest {MAX_ROWS} of {len(cards):,})"
+    return Table(f"Policies, the newest first{left_out}", columns)
+
+
+def build_policy_page(opened: OpenArchive, wanted: str) -> ArchivePage:
+    """The page of a policy by its id or name: how it learned, what it is, where it comes from.
+
+    Raises ``RequestError`` if there is none.
+    """
+    card = policy_store.find(opened.archive, wanted)
+    drawn = build_lineage_figure(list_lineage_nodes(opened.archive, card.policy_id))
+    parts: list[Table | Figure] = [*_build_curve_figures(opened, card), _build_properties_table(card), drawn]
+    return ArchivePage(f"Policy {card.name}", f"{card.kind}, `{card.policy_id}`", parts=parts)
+
+
+BOX_WIDTH, BOX_HEIGHT, COLUMN_GAP, ROW_GAP = 196, 44, 36, 12  # pixels of a box and between two
+
+
+def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
+    """From left to right: a policy, the runs that it was learned from, the policies that played in them."""
+    boxes = {node.key: node for node in reversed(nodes)}  # as it is told first
+    ways = [(node.result_id, node.key) for node in nodes if node.result_id]
+    columns, rows = _assign_columns(ways, nodes[0].key), dict[str, int]()
+    free = [0] * (1 + max(columns.values()))  # the next row of each column
+    for node in nodes:
+        if node.key not in rows:
+            column = columns[node.key]
+            rows[node.key] = max(free[column], rows.get(node.result_id or "", 0))
+            free[column] = rows[node.key] + 1
+    places = {key: (columns[key] * (BOX_WIDTH + COLUMN_GAP), rows[key] * (BOX_HEIGHT + ROW_GAP)) for key in rows}
+    shapes = [*(_render_connection(places[came], places[key]) for came, key in dict.fromkeys(ways))]
+    shapes += [_render_box(boxes[key], *place) for key, place in places.items()]
+    width, height = len(free) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP, max(free) * (BOX_HEIGHT + ROW_GAP)
+    drawing = SvgPicture("".join(shapes), width, height)
+    return Figure("Where it comes from", drawing, "lineage-")
+
+
+def _assign_columns(ways: Sequence[tuple[str, str]], first: str) -> dict[str, int]:
+    """The column of each box: to the right of all that came of it."""
+    columns = {first: 0} | dict.fromkeys((key for _, key in ways), 1)
+    for _ in ways:  # each time one column more is right; of records that contradict each other no more than this
+        further = [(key, columns[came] + 1) for came, key in ways if columns[key] <= columns[came]]
+        if not further:
+            break
+        columns |= further
+    return columns
+
+
+def _render_box(node: LineageNode, x: float, y: float) -> str:
+    """A policy (round and blue) or a run, which lead to their pages if they are in the archive."""
+    is_policy = node.kind == POLICY
+    page = (urls.policy_url if is_policy else urls.run_url)(node.id) if node.note else ""
+    frame = f'rx="{14 if is_policy else 3}" fill="none" stroke="{style.FIRST_COLOUR if is_policy else style.FAINT}"'
+    note = node.note or ("" if not node.id else "not in this archive")
+    texts = ((node.name, 24, 18, 13, style.INK), (note, 30, 34, 11, style.FAINT))
+    shown = "".join(
+        style.render_text(x + 12, y + down, text if len(text) <= letters else f"{text[:letters]}…", size, colour)
+        for text, letters, down, size, colour in texts
+    )
+    hint = escape("\n".join(node.lines))
+    box = f'<title>{hint}</title><rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" {frame}/>{shown}'
+    return f'<a href="{page}">{box}</a>' if page else f"<g>{box}</g>"
+
+
+def _render_connection(place: tuple[int, int], origin: tuple[int, int]) -> str:
+    """The line from a box to one that it comes from; past the columns between them it runs below a row of boxes."""
+    x, y, to_x, to_y = place[0] + BOX_WIDTH, place[1] + BOX_HEIGHT // 2, origin[0], origin[1] + BOX_HEIGHT // 2
+    path = f"M{x} {y}"
+    if to_x - x > COLUMN_GAP:
+        lane = origin[1] + BOX_HEIGHT + ROW_GAP // 2
+        path += f"C{x + COLUMN_GAP} {y} {x} {lane} {x + COLUMN_GAP} {lane}H{to_x - COLUMN_GAP}"
+        x, y = to_x - COLUMN_GAP, lane
+    curve = f"{path}C{x + COLUMN_GAP} {y} {to_x - COLUMN_GAP} {to_y} {to_x} {to_y}"
+    return f'<path d="{curve}" fill="none" stroke="{style.FAINT}"/>'
+
+
+def _build_properties_table(card: PolicyCard) -> Table:
+    learned = card.learned
+    how, maker = describe_policy_origin(card)
+    table = card.files.get(TABLE)
+    values = {
+        "kind": card.kind,
+        "rules": str(card.rules["name"]),
+        how: maker,
+        "games": f"{learned['games']:,}",
+        "games chosen by": str(learned.get("where") or "a training" if not card.is_derived else learned["where"]),
+        "rows": "a genome" if table is None else f"{table.rows:,}",
+        "parameters": ", ".join(f"{name}={value:g}" for name, value in card.parameters.items()) or "none",
+        "created": f"{card.created[:19].replace('T', ' ')} UTC",
+        "code": f"{card.code.get('version', '?')}, fingerprint {card.code.get('fingerprint', '?')}",
+        "command": str(learned.get("command", "")),
+    }
+    return Table("Properties of the policy", property_columns(values, ("command", "games chosen by")))
+
+
+def _build_curve_figures(opened: OpenArchive, card: PolicyCard) -> list[Figure]:
+    if f"{CURVE_TABLE}.parquet" not in card.files:
+        return []
+    rows = policy_store.read_table(opened.archive, card, CURVE_TABLE)
+    if rows.is_empty():
+        return []
+    chart = style.build_curve_chart(rows, style.WIDTH + 180, style.HEIGHT)
+    return [Figure(f"How {card.name} fared while it learned", chart, "curve-", "Bands are 95 % intervals.")]

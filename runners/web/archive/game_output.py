@@ -1,0 +1,265 @@
+"""`qarena show`: one logged game in the terminal, its boards, its plies and what each decision gave up."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from analytics import format_archive_option, open_archive
+from analytics.questions.columns import ResultColumn, format_game_name, number_column, text_column
+from analytics.store.archive import Archive, unknown_run_error
+from quarto.batch import LINE
+from quarto.errors import RequestError
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
+from quarto.rules import NONE, SIDE
+from runners.exact.solutions import VALUE_NAMES, format_json_line
+from runners.play.game import Game, describe_line, format_cells
+from runners.terminal import console
+from runners.terminal.console import format_count
+from runners.terminal.files import is_printed, write_file
+from runners.web.archive import games
+from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
+from runners.web.archive.games import (
+    GIFT,
+    PLACEMENT,
+    ArchivedGame,
+    Decision,
+    Judgements,
+    LoggedThoughts,
+    describe_winner,
+    load_logged_game,
+)
+
+BOARD_WIDTH = 2 + 2 * SIDE
+BOARD_GAP = 4  # columns between two boards
+MAX_RUNS = 6  # that a message names
+DEFAULT_WIDTH = 80  # of a row of boards where there is no terminal
+BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
+VALUE_LEGEND = (
+    "ply: from 0; value: exact value for the player that decides, and what it became; lost: half-points, 1 from a win "
+    "to a draw or from a draw to a loss"
+)
+
+
+THOUGHT_LEGEND = (
+    "thought: the result that the mover expected of its turn, 1 won, 0 drawn, -1 lost; s: seconds that it took"
+)
+
+
+def find_game(archive: Archive, text: str, run: str | None) -> tuple[str, int]:
+    """The run and the id of a game that is written as tables print it, ``15ab38 555``, or as its id alone.
+
+    The run may be left out if there is only one. Raises ``RequestError`` for anything else.
+    """
+    *runs, number = text.split() or [""]
+    named = [*([run] if run is not None else []), *runs]
+    if len(named) > 1 or not number.isdecimal():
+        raise RequestError(f"{text!r} is not a game: write the run and the game's id, such as 15ab38 555")
+    return _find_run(archive, named[0] if named else ""), int(number)
+
+
+def _find_run(archive: Archive, prefix: str) -> str:
+    """The run whose id begins so."""
+    known = archive.list_recorded_run_ids()
+    found = [run_id for run_id in known if run_id.startswith(prefix)]
+    if not found:
+        raise unknown_run_error(archive, prefix, known)
+    if len(found) > 1:
+        ids = ", ".join(found[:MAX_RUNS])
+        named = f"run {prefix!r} is one of several" if prefix else "there are several runs, name one"
+        raise RequestError(f"{named}: {ids}{', …' if len(found) > MAX_RUNS else ''}")
+    return found[0]
+
+
+def print_game(
+    root: PurePath, text: str, run: str | None, json: Path | None, svg: Path | None, animate: bool = False
+) -> None:
+    """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there.
+
+    ``animate``: the picture is one board on which the game is played.
+    """
+    if animate and svg is None:
+        raise RequestError("--animate is about the picture of --svg FILE, which is missing")
+    run_id, game_id = find_game(Archive.open(root), text, run)
+    with open_archive(root) as opened:
+        game = load_logged_game(opened, run_id, game_id)
+        judged, thought = games.read_judgements(opened, run_id, game_id), games.thoughts(opened, run_id, game_id)
+    if json is not None:
+        write_file(json, f"{format_json_line(game_to_dict(game, judged, thought))}\n".encode())
+    title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
+    if svg is not None:
+        boards_after = game.replay()
+        drawn = (
+            render_animated_game_svg(boards_after[-1], game.agents, title)
+            if animate
+            else render_boards_svg(boards_after, title)
+        )
+        write_file(svg, drawn.encode())
+    if is_printed(json) or is_printed(svg):
+        return
+    console.print_line(title)
+    for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
+        console.print_line(row)
+    console.print_line(BOARD_LEGEND)
+    console.print_tables([console.build_table([*_build_ply_columns(game, judged), *_thoughts(game, thought)])])
+    if judged:
+        console.print_line(VALUE_LEGEND)
+    if thought:
+        console.print_line(THOUGHT_LEGEND)
+    console.print_line(_describe_ending(game))
+    for line in _describe_losses(game, judged):
+        console.print_line(line)
+    if not games.is_fully_judged(game, judged):
+        some = f"{len(judged)} of {games.count_free_decisions(game)} decisions are judged"
+        command = f"qarena annotate --run {run_id}{format_archive_option(root)}"
+        console.print_note(f"{some}: '{command}' judges all of the run")
+
+
+def _describe_players(game: ArchivedGame) -> str:
+    zero, one = (f"{agent} (seat {seat})" for seat, agent in enumerate(game.agents))
+    if game.record.rules.mover_chooses:
+        return f"{one} places the first piece, {zero} the second"
+    return f"{zero} gives the first piece, {one} places it"
+
+
+# Boards.
+
+
+def render_boards(game: ArchivedGame, width: int) -> list[str]:
+    """The board after each ply, as many side by side as fit."""
+    drawn = [_render_board(each) for each in game.replay()]
+    across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
+    return [
+        (" " * BOARD_GAP).join(part.ljust(BOARD_WIDTH) for part in parts).rstrip()
+        for first in range(0, len(drawn), across)
+        for parts in zip(*drawn[first : first + across], strict=True)
+    ]
+
+
+def _render_board(game: Game) -> list[str]:
+    """The board after a ply, under the number of the ply."""
+    won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
+    rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
+    for row, digit in enumerate(ROW_DIGITS):
+        cells = range(SIDE * row, SIDE * row + SIDE)
+        marks = ("=" if cell in won else ">" if cell == last else " " for cell in cells)
+        pieces = ("." if game.board[cell] == NONE else format_piece(game.board[cell]) for cell in cells)
+        rows.append(f"{digit} " + "".join(mark + piece for mark, piece in zip(marks, pieces, strict=True)))
+    return [*rows, ""]
+
+
+# Plies.
+
+
+def _build_ply_columns(game: ArchivedGame, judged: Judgements) -> list[ResultColumn]:
+    """A row a ply: the gift, the placement and, where they are judged, their values."""
+    decisions = games.list_decisions(game, judged)
+    gifts = [each for each in decisions if each.kind == GIFT]
+    placements = [each for each in decisions if each.kind == PLACEMENT]
+    return [
+        number_column("ply", range(len(game.plies))),
+        *(_build_decision_columns("giver", "piece", gifts, bool(judged)) if gifts else []),
+        *_build_decision_columns("mover", "cell" if gifts else "ply", placements, bool(judged)),
+    ]
+
+
+def _build_decision_columns(who: str, what: str, decisions: Sequence[Decision], judged: bool) -> list[ResultColumn]:
+    columns = [
+        text_column(who, [each.agent for each in decisions]),
+        text_column(what, [each.choice for each in decisions]),
+    ]
+    if judged:
+        columns.append(text_column("value", map(_format_value_change, decisions)))
+        columns.append(ResultColumn("lost", [_format_regret(each) for each in decisions]))
+    return columns
+
+
+def _thoughts(game: ArchivedGame, thought: LoggedThoughts) -> list[ResultColumn]:
+    """What the mover thought of each of its turns."""
+    told = [thought.get(ply) for ply in range(len(game.plies))] if thought else []
+    if not told:
+        return []
+    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in told]
+    return [
+        ResultColumn("thought", values),
+        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in told]),
+    ]
+
+
+def _format_value_change(decision: Decision) -> str:
+    judgement = decision.judgement
+    if judgement is None or decision.imposed:
+        return "imposed" if decision.imposed else "·"
+    before, after = VALUE_NAMES[judgement.before], VALUE_NAMES[judgement.after]
+    return f"{before} → {after}" if judgement.regret else before
+
+
+def _format_regret(decision: Decision) -> str:
+    return str(decision.judgement.regret) if decision.judgement is not None and decision.judgement.regret else ""
+
+
+def _describe_ending(game: ArchivedGame) -> str:
+    """The winner and the line, or how the game ended otherwise."""
+    ended, last = Game(game.record.rules, game.plies), len(game.plies) - 1
+    if game.winner == NONE:
+        return f"A draw: the board is full after ply {last}, and no line is finished."
+    winner, loser = game.agents[game.winner], game.agents[1 - game.winner]
+    if ended.ending == LINE:
+        lines = "; ".join(describe_line(ended, line) for line in ended.lines)
+        return f"{winner} (seat {game.winner}) wins at ply {last}: {lines}."
+    return f"{winner} (seat {game.winner}) wins: {loser} forfeits ({game.ending.removeprefix('forfeit_')})."
+
+
+def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
+    """A line on the losses of each player, if anything is judged."""
+    lost: list[list[int]] = [[], []]
+    for each in games.list_decisions(game, judged):
+        if each.judgement is not None and each.judgement.regret:
+            lost[each.seat].append(each.judgement.regret)
+    return [
+        f"{agent} (seat {seat}) lost {format_count(sum(of_seat), 'half-point')} in {format_count(len(of_seat), 'mistake')}."
+        for seat, (agent, of_seat) in enumerate(zip(game.agents, lost, strict=True))
+        if judged
+    ]
+
+
+# JSON.
+
+
+def game_to_dict(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts) -> dict[str, Any]:
+    """A game as names and values."""
+    lines = Game(game.record.rules, game.plies).lines
+    return {
+        "run_id": game.record.run_id,
+        "game_id": game.game_id,
+        "rules": game.record.rules.name,
+        "agents": list(game.agents),
+        "winner": None if game.winner == NONE else describe_winner(game.winner, game.agents),
+        "ending": game.ending,
+        "lines": [format_cells(line).split() for line in lines],
+        "opening": game.opening,
+        "game": format_game(game.plies),
+        "plies": [_ply_to_dict(game, judged, thought, ply) for ply in range(len(game.plies))],
+    }
+
+
+def _ply_to_dict(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts, ply: int) -> dict[str, Any]:
+    rules, (piece, cell) = game.record.rules, game.plies[ply]
+    before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
+    values: Mapping[str, Any] = {
+        kind: {"value_before": found.before, "value_after": found.after, "regret": found.regret}
+        for kind in (GIFT, PLACEMENT)
+        if (found := judged.get((ply, kind)))
+    }
+    return {
+        "ply": ply,
+        "piece": format_piece(piece),
+        "cell": format_cell(cell),
+        "mover": game.agents[(ply + 1) % 2],
+        "position": format_position(before.position, rules.name),
+        **values,
+        **({"thought": thought[ply]._asdict()} if ply in thought else {}),
+    }

@@ -1,0 +1,221 @@
+"""An archive for many readers at once: opened once, opened again when it changes, answers kept until then."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from queue import Empty, LifoQueue
+from typing import Any, TypeVar
+
+import polars as pl
+
+from analytics.questions.sql.database import OpenArchive
+from analytics.questions.sql.query_execution import QueryLimits
+from analytics.store import marker
+from analytics.store.files.local_files import LocalBackend
+from quarto.errors import ArenaError, FailureError
+
+CONNECTIONS = 3  # questions that are answered at once
+QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
+BUSY_SECONDS = 20.0  # that a question waits for a connection
+CHECK_SECONDS = 0.5  # between two looks whether the archive has changed
+FAILED_PAUSE_FACTOR = 20  # times as long as opening takes, an archive with damaged files is not opened again
+REOPEN_WAIT_SECONDS = (
+    1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
+)
+REMOTE_SECONDS = 60.0  # between two openings of an archive that does not show whether it has changed
+MAX_ANSWERS = 128  # answers
+MAX_WAITING = 20  # readers: more would leave no thread to answer what is known
+
+ResultT = TypeVar("ResultT")
+Stamp = tuple[Any, ...]
+
+
+def read_archive_stamp(root: PurePath) -> Stamp:
+    """The marks of an archive's state: the times of its folders of records, games, policies and the like.
+
+    Object storage tells nothing of that without listing it: there it changes with time.
+    """
+    if not isinstance(root, Path):
+        return (time.monotonic() // REMOTE_SECONDS,)
+    found: list[tuple[str, int]] = []
+    backend = LocalBackend(root)
+    for folder in (root, *(root / name for name in _NESTED_FOLDERS)):
+        text = str(folder)  # thousands of paths as objects would take twice as long
+        with suppress(OSError):  # folders come and go, and a link is none
+            found += sorted((name, os.lstat(f"{text}/{name}").st_mtime_ns) for name in backend.list_names(folder))
+    return tuple(found)
+
+
+# With a folder for each run, sweep or policy. Plies and tallies are written before the games that they belong to.
+_NESTED_FOLDERS = ("games", "decisions", "thoughts", "positions", "first_plies", "policies", "sweeps")
+
+
+class BusyError(FailureError):
+    """Others are served first: the same request may succeed in a moment."""
+
+
+class ArchiveSnapshot:
+    """An archive as it was when it was opened, without the runs whose records are damaged."""
+
+    def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
+        """Raises ``RequestError`` when there is no archive, ``FailureError`` for one that has lost games."""
+        self.stamp = read_archive_stamp(root)
+        started = time.monotonic()
+        opened = OpenArchive(root, limits)
+        self.seconds = time.monotonic() - started  # that opening took
+        self.damaged = opened.archive.drop_damaged_runs()  # a line for each record
+        self.runs = len(opened.archive.list_recorded_run_ids())
+        self.failed = bool(self.damaged)  # a file is damaged: it may be mended at any time
+        self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
+        everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
+        for each in reversed(everyone):
+            self._free.put(each)
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(MAX_WAITING)
+        self._finalizer = weakref.finalize(self, _close_all, everyone)
+
+    def compute_once(self, make: Callable[..., ResultT], *question: Hashable) -> ResultT:
+        """``make(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
+        key = (make, question)
+        with self._lock:
+            if key in self._answers:
+                return self._find_kept_answer(key)  # type: ignore[no-any-return]
+            lock = self._locks.setdefault(key, threading.Lock())
+        if not self._waiting.acquire(blocking=False):
+            raise _build_busy_error()
+        try:
+            with lock:  # of two that ask the same at once, one waits for the other's answer
+                return self._compute_answer(key, make, question)
+        except BaseException as error:
+            damaged = isinstance(error, FailureError | pl.exceptions.PolarsError) and not isinstance(error, BusyError)
+            with self._lock:
+                self._locks.pop(key, None)  # what failed is not kept, whoever may have asked for it
+                self.failed |= damaged
+            if damaged and not isinstance(error, FailureError):
+                raise FailureError(f"a file changed while it was read: load the page again ({error})") from error
+            raise
+        finally:
+            self._waiting.release()
+
+    def _find_kept_answer(self, key: Hashable) -> Any:
+        self._answers.move_to_end(key)
+        return self._answers[key]
+
+    def _compute_answer(self, key: Hashable, make: Callable[..., ResultT], question: Sequence[Hashable]) -> ResultT:
+        with self._lock:
+            if key in self._answers:
+                return self._find_kept_answer(key)  # type: ignore[no-any-return]
+        with self._borrow_connection() as opened:
+            found = make(opened, *question)
+        with self._lock:
+            self._answers[key] = found
+            while len(self._answers) > MAX_ANSWERS:
+                self._locks.pop(self._answers.popitem(last=False)[0], None)
+        return found
+
+    @contextmanager
+    def _borrow_connection(self) -> Iterator[OpenArchive]:
+        try:
+            opened = self._free.get(timeout=BUSY_SECONDS)
+        except Empty:
+            raise _build_busy_error() from None
+        try:
+            yield opened
+        finally:
+            self._free.put(opened)
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        self._finalizer()
+
+
+def _build_busy_error() -> BusyError:
+    return BusyError("the server is answering other questions: try again in a moment")
+
+
+def _close_all(everyone: Sequence[OpenArchive]) -> None:
+    for opened in everyone:
+        opened.close()
+
+
+class StillOpeningError(Exception):
+    """There is nothing to read yet: the archive is being opened."""
+
+
+class SnapshotService:
+    """The content of an archive by now. It is opened again when it changes, or may be mended. Safe for threads."""
+
+    def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
+        self._root = root
+        self._limits = limits
+        self._snapshot: ArchiveSnapshot | None = None
+        self._error: ArenaError | None = None
+        self._opening: threading.Thread | None = None
+        self._last_checked = 0.0
+        self._lock = threading.Lock()
+
+    def load_snapshot(self) -> ArchiveSnapshot | None:
+        """The archive as it is, or was a moment ago if it takes long to open.
+
+        None: there is none, or it has no runs. Raises ``FailureError`` for a damaged archive, ``StillOpeningError``
+        while it is opened for the first time.
+        """
+        opening = self._start_opening_if_changed()
+        if opening is not None:
+            opening.join(REOPEN_WAIT_SECONDS)
+        with self._lock:
+            if self._snapshot is None and self._error is not None:
+                raise self._error
+            if self._snapshot is None and opening is not None and opening.is_alive():
+                raise StillOpeningError
+            return self._snapshot
+
+    def _start_opening_if_changed(self) -> threading.Thread | None:
+        """The thread that opens the archive anew; None if nothing has changed."""
+        with self._lock:
+            if self._opening is not None and self._opening.is_alive():
+                return self._opening
+            now = time.monotonic()
+            if self._snapshot is not None:
+                pause = self._snapshot.seconds * (FAILED_PAUSE_FACTOR if self._snapshot.failed else 1)
+                if now - self._last_checked < CHECK_SECONDS + pause:
+                    return None
+            self._last_checked = now
+            if (
+                self._snapshot is not None
+                and not self._snapshot.failed
+                and self._snapshot.stamp == read_archive_stamp(self._root)
+            ):
+                return None
+            self._opening = threading.Thread(target=self._open_snapshot, name="open archive", daemon=True)
+            self._opening.start()
+            return self._opening
+
+    def _open_snapshot(self) -> None:
+        content, error = None, None
+        try:
+            if marker.read_marker_content(self._root) is not None:
+                content = ArchiveSnapshot(self._root, self._limits)
+                if not content.runs and not content.damaged:
+                    content.close()
+                    content = None
+        except ArenaError as raised:
+            error = raised
+        with self._lock:
+            self._snapshot, self._error = content, error
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        with self._lock:
+            content, self._snapshot = self._snapshot, None
+        if content is not None:
+            content.close()

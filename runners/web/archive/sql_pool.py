@@ -1,0 +1,221 @@
+"""Questions in SQL from strangers, each answered within limits by a process that can be ended; answers as tables.
+
+DuckDB's own limits are not enough for a page that anybody may fill in. ``len(range(1000000000))`` took 8 GB where 256
+MB were allowed. ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. So a process
+answers: the system limits its address space, and it is ended when its time is up. Another one starts at once.
+``analytics.questions.sql.syntax`` decides what a question may read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import PurePath
+from queue import Empty, LifoQueue
+from typing import Any
+
+import polars as pl
+
+from agents.base.agent import TurnTimeoutError
+from analytics.questions.columns import Cell, ResultColumn, Table
+from analytics.questions.sql.connection import ScratchFolder
+from analytics.store.records import RUN_ID
+from quarto.errors import FailureError, RemoteError, RequestError
+from quarto.notation import parse_position
+from runners.hosting.subprocess_client import MAX_BYTES, Subprocess, SubprocessDiedError
+from runners.terminal.tables import format_table_cell
+from runners.web.archive import urls
+from runners.web.archive.snapshots import BusyError
+
+PROCESS_TARGET = "runners.web.archive.sql_process:serve"
+GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
+OPEN_SECONDS = 120.0  # that opening the archive may take
+MAX_QUESTION_CHARACTERS = 20_000  # characters of a question
+MAX_ROWS = 200  # that a page shows: a file has them all
+MAX_COLUMNS = 40
+MAX_CELL_LETTERS = 120  # of a cell
+MAX_CELLS = 2_400  # that a page shows
+
+
+@dataclass(frozen=True)
+class QuestionLimits:
+    """Limits of a question and of all questions together."""
+
+    rows: int = 10_000
+    bytes: int = 32_000_000  # of an answer
+    seconds: float = 10.0
+    memory: str = "512MiB"  # of DuckDB
+    spill: str = "1GiB"
+    megabytes: int = 2_048  # of address space that the process may take beyond what its imports take
+    processes: int = 2  # questions that are answered at once
+    waiting_seconds: float = 30.0  # for a process: then the question is refused
+
+    def __post_init__(self) -> None:
+        assert self.bytes < MAX_BYTES  # noqa: S101  (a constant)
+
+
+class SqlAnswer:
+    """The rows of an answer, at most as many as the limit."""
+
+    def __init__(self, frame: pl.DataFrame, most: int) -> None:
+        self.cut = frame.height > most  # there are more rows
+        self.frame = frame.head(most)
+
+
+class SqlProcessPool:
+    """Answers questions to an archive. Safe for threads."""
+
+    def __init__(self, archive: PurePath, limits: QuestionLimits | None = None) -> None:
+        self._archive = archive
+        self.limits = limits or QuestionLimits()
+        self._closed = False
+        self._slots: LifoQueue[_ProcessSlot] = LifoQueue()  # the one used last has its archive open
+        self._all = [_ProcessSlot() for _ in range(self.limits.processes)]
+        for slot in self._all:
+            self._slots.put(slot)
+
+    def request_answer(self, question: str) -> SqlAnswer:
+        """The answer to a question.
+
+        Raises ``RequestError`` for a question that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
+        damaged archive, ``BusyError`` while too many other questions are answered.
+        """
+        if not question.strip():
+            raise RequestError("SQL: there is no question: write a SELECT, or take one of the questions below")
+        if "\0" in question:
+            raise RequestError("SQL: the question holds the character with number 0: leave it out")
+        if len(question) > MAX_QUESTION_CHARACTERS:
+            raise RequestError(
+                f"SQL: the question has {len(question):,} characters, more than {MAX_QUESTION_CHARACTERS:,}"
+            )
+        try:
+            slot = self._slots.get(timeout=self.limits.waiting_seconds)
+        except Empty:
+            raise BusyError("the server is answering other questions in SQL: ask again in a moment") from None
+        try:
+            return SqlAnswer(self._request_frame(slot, question), self.limits.rows)
+        finally:
+            self._slots.put(slot)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._closed = True
+        for slot in self._all:
+            slot.stop()
+
+    def _start_process(self, slot: _ProcessSlot) -> Subprocess:
+        """Start a process, which opens the archive while nobody waits for it yet."""
+        limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
+        slot.scratch = ScratchFolder()
+        slot.process = Subprocess(
+            PROCESS_TARGET,
+            {"archive": str(self._archive), **limits},
+            megabytes=self.limits.megabytes,
+            # Each thread's own arena would take 64 MB of the address space.
+            variables={"MALLOC_ARENA_MAX": "1", "TMPDIR": str(slot.scratch.folder)},
+            is_quiet=True,
+        )
+        slot.process.send(None)
+        slot.pending_responses = 2
+        return slot.process
+
+    def _request_frame(self, slot: _ProcessSlot, question: str) -> pl.DataFrame:
+        opened = False
+        try:
+            child = slot.process or self._start_process(slot)
+            if not slot.pending_responses:
+                child.send(None)
+                slot.pending_responses = 1
+            while slot.pending_responses:
+                slot.pending_responses -= 1
+                child.receive(type(None), OPEN_SECONDS)
+            opened = True
+            text = question.encode(errors="replace").decode()
+            return pl.read_ipc(child.request(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
+        except BaseException as error:
+            if isinstance(error, RemoteError) and error.details.exit_code is not None:
+                raise error.to_arena_error("SQL") from None
+            slot.stop()
+            if opened and not self._closed:
+                self._start_process(slot)  # now: the next question must not wait for it
+            match error:
+                case TurnTimeoutError():
+                    raise self._build_late_error(opened) from None
+                case SubprocessDiedError() | RemoteError():
+                    raise self._build_death_error(opened, error) from None
+            raise
+
+    def _build_late_error(self, opened: bool) -> RequestError | FailureError:
+        if not opened:
+            return FailureError(f"the archive took longer than {OPEN_SECONDS:g} seconds to open: ask again in a moment")
+        return RequestError(
+            f"SQL: the question took longer than {self.limits.seconds:g} seconds: ask about fewer games"
+        )
+
+    def _build_death_error(self, opened: bool, error: Exception) -> RequestError | FailureError:
+        if not opened:
+            return FailureError(f"the archive could not be opened for the question ({error})")
+        return RequestError(f"SQL: the question needs more memory than it may use ({error}): ask about fewer games")
+
+
+class _ProcessSlot:
+    """The child that answers one question at a time, started when it is needed."""
+
+    process: Subprocess | None = None
+    scratch: ScratchFolder  # for its temporary files: a process that is ended removes nothing
+    pending_responses: int = 0  # answers of the child before it takes a question: it is set up, the archive is open
+
+    def stop(self) -> None:
+        child, self.process = self.process, None
+        if child is not None:
+            child.stop()
+            self.scratch.remove()
+
+
+def build_answer_table(frame: pl.DataFrame) -> Table:
+    """The first rows and columns of an answer."""
+    shown = frame[:, :MAX_COLUMNS]
+    shown = shown.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, shown.width))))
+    rows = shown.to_dicts()
+    columns = [
+        ResultColumn(name, [_build_cell(name, row[name], row) for row in rows], right=kind.is_numeric())
+        for name, kind in shown.schema.items()
+    ]
+    what = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"
+    if shown.height < frame.height:
+        what = f"The first {shown.height:,} of {what}"
+    if shown.width < frame.width:
+        what += f", the first {shown.width} of {frame.width} columns"
+    return Table(what, columns)
+
+
+def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
+    text = _format_number(name, value) if isinstance(value, int | float | Decimal) else format_table_cell(value)
+    short = text if len(text) <= MAX_CELL_LETTERS else f"{text[: MAX_CELL_LETTERS - 1]}…"
+    return Cell(short, link=_build_link(name, value, row))
+
+
+def _format_number(name: str, value: float | Decimal) -> str:
+    """A number as readers know them, 321,000 and 0.03133; ids and seeds are names, and truth values no numbers."""
+    if isinstance(value, bool) or name.endswith("_id") or name in {"sample_game", "seed"}:
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    decimal = float(value)
+    return f"{decimal:,.1f}" if abs(decimal) >= 1000 else f"{decimal:.4g}"
+
+
+def _build_link(name: str, value: Any, row: dict[str, Any]) -> str:
+    run_id = row.get("run_id")
+    if isinstance(run_id, str) and RUN_ID.fullmatch(run_id):
+        if name == "run_id":
+            return urls.run_url(run_id)
+        if name in ("game_id", "sample_game") and isinstance(value, int):
+            return urls.game_url(run_id, value)
+    if isinstance(value, str) and "position" in name:
+        try:
+            parse_position(value)
+        except RequestError:
+            return ""
+        return urls.analysis_url(value)
+    return ""

@@ -1,0 +1,226 @@
+"""Pages from templates, errors as pages, and the values of an address: every text escaped, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from analytics.report.pieces import piece_svg, piece_symbols
+from analytics.store.texts import escape_hidden
+from quarto.errors import ArenaError, NotFoundError, RequestError
+from runners.web.archive.board_svg import render_stroke_path
+from runners.web.archive.snapshots import BusyError
+from runners.web.archive.urls import build_url
+from runners.web.site import SAFE_METHODS, find_site
+
+NAVIGATION = {
+    "Play": "/play",
+    "Puzzles": "/puzzles",
+    "Analyse": "/analyse",
+    "Browse": "/browse",
+    "Ask": "/ask",
+}  # in the navigation
+STATIC_FOLDER = Path(__file__).parent / "static"
+RETRY_SECONDS = 3  # after which a busy server may be asked again
+SESSION_COOKIE = "session"  # the cookie by which a browser is known, as long as it is open
+SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
+
+
+def render_page(request: Request, template: str, status: int = 200, **values: object) -> Response:
+    """The page that a template makes of values.
+
+    Every template knows ``token``, the hidden field of its forms, and ``here``, the path of the page.
+    """
+    site = find_site(request)
+    known = {
+        "token": site.token,
+        "here": request.url.path,
+        "subjects": NAVIGATION,
+        "archive": str(site.options.archive),
+        "refresh": None,
+        "typed": False,  # somebody types here: without the script the page does not load itself again
+        "tabs": (),
+        "damaged": (),
+    }
+    headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    answer = HTMLResponse(build_template_environment().get_template(template).render(known | values), status, headers)
+    if SESSION_COOKIE not in request.cookies:
+        answer.set_cookie(SESSION_COOKIE, secrets.token_urlsafe(16), httponly=True, samesite="strict")
+    return answer
+
+
+def find_browser_id(request: Request) -> str:
+    """The browser that sent a request; without a cookie, the machine."""
+    return request.cookies.get(SESSION_COOKIE) or (request.client.host if request.client else "")
+
+
+async def read_form_fields(request: Request) -> dict[str, str]:
+    """The texts of a form."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+
+
+FormFields = Annotated[dict[str, str], Depends(read_form_fields)]
+
+
+def redirect_to(path: str, **query: object) -> Response:
+    """The answer to a form: another page."""
+    return RedirectResponse(build_url(path, query), SEE_OTHER)
+
+
+@cache
+def build_template_environment() -> Environment:
+    """The templates and what they can call."""
+    made = Environment(
+        loader=ChoiceLoader(
+            [PackageLoader("runners.web"), PrefixLoader({"report": PackageLoader("analytics.report")})]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_make_value_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {
+        "static": build_static_url,
+        "piece_svg": piece_svg,
+        "piece_symbols": piece_symbols,
+        "stroke": render_stroke_path,
+        "address": lambda path, **query: build_url(path, query),
+    }
+    for macros in ("report/parts", "forms", "pieces", "paste"):  # every template may use them
+        made.globals[macros.rpartition("/")[2]] = made.get_template(f"{macros}.html").module
+    return made
+
+
+def _make_value_visible(value: object) -> object:
+    """A value of a template without hidden characters. Line ends and tabs stay, for text areas."""
+    return escape_hidden(value, keep="\r\n\t") if type(value) is str else value
+
+
+@cache
+def build_static_url(name: str) -> str:
+    """The address of a file in ``build_static_url/``, which changes with its content: browsers may keep it."""
+    digest = hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?{digest}"
+
+
+logger = logging.getLogger(__name__)
+
+# The first class that fits decides.
+ERROR_STATUSES = (
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (RequestError, HTTPStatus.BAD_REQUEST),
+    (ArenaError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+
+
+def add_error_pages(app: FastAPI) -> None:
+    """Answer errors with pages: a wrong request 400, what is not there 404, a failure 500, a busy server 503."""
+    app.add_exception_handler(
+        ArenaError, lambda request, error: _render_error_page(request, find_error_status(error), str(error))
+    )
+    app.add_exception_handler(HTTPException, _render_http_error)
+    app.add_exception_handler(RequestValidationError, _render_form_error)
+    app.add_middleware(UnexpectedErrorMiddleware)
+
+
+def find_error_status(error: Exception) -> int:
+    """The status of the page that shows an error."""
+    return next(status for kind, status in ERROR_STATUSES if isinstance(error, kind))
+
+
+def _render_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  (it is registered for this class alone)
+    unknown = error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase
+    line = f"There is no page {request.url.path[:100]} here" if unknown else error.detail
+    return _render_error_page(request, error.status_code, line)
+
+
+def _render_form_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  (it is registered for this class alone)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return _render_error_page(request, 400, f"{field}={str(first.get('input', ''))[:60]!r}: {first['msg']}")
+
+
+class UnexpectedErrorMiddleware:
+    """Answers an unexpected error with a page, and logs its traceback.
+
+    Starlette's own way would answer outside of the guard, without the headers of other answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def send_and_record_start(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_record_start)
+        except Exception as error:
+            if begun or scope["type"] != "http":
+                raise
+            logger.exception("%s %s", scope["method"], scope["path"])
+            line = f"{type(error).__name__}: {error} (unexpected; the terminal of qarena serve shows where)"
+            await _render_error_page(Request(scope, receive), 500, line)(scope, receive, send)
+
+
+def _render_error_page(request: Request, status: int, line: str) -> Response:
+    busy = status == HTTPStatus.SERVICE_UNAVAILABLE
+    address, reads = f"{request.url.path}?{request.url.query}".removesuffix("?"), request.method in SAFE_METHODS
+    return render_page(
+        request,
+        "error.html",
+        status,
+        title="One moment" if busy else "That does not work" if status < 500 else "Something failed",
+        line=" ".join(line.split()),
+        again=address if busy and reads else "",
+        back=address if not reads and status not in (404, 405) else "",
+        subject=next((name for name, path in NAVIGATION.items() if request.url.path.startswith(path)), ""),
+    )
+
+
+_DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
+
+
+def parse_whole_number(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1, default: str = "") -> int:
+    """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``most``."""
+    text = values.get(name) or default
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
+        raise RequestError(f"{name} {text[:40]!r} is not a whole number from 0 to {most}")
+    return int(text)
+
+
+def check_decision_words(name: str, words: Sequence[str], most: int, *others: str) -> tuple[str, ...]:
+    """Words that have the form of decisions, or are one of ``others``. Whether they are legal, the game says.
+
+    Raises ``RequestError`` for more than ``most`` words and for one of another form.
+    """
+    if len(words) > most:
+        raise RequestError(f"{name}: {len(words)} decisions are more than a game has")
+    for word in words:
+        if not _DECISION.fullmatch(word) and word not in others:
+            forms = ", ".join(("a cell a1 to d4", "a piece 0 to F", "piece@cell", *others))
+            raise RequestError(f"{name}: {word[:40]!r} is not a decision: {forms}")
+    return tuple(words)

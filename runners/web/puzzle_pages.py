@@ -1,0 +1,149 @@
+"""The pages of puzzles: a position, the person's turn as links, and the solver's explanation of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analytics.exact.puzzles import LEVELS, Puzzle, load_shipped_puzzles
+from quarto.notation import CLASSIC_NAME, format_piece
+from quarto.rules import NONE
+from runners.exact.puzzle_dialogue import (
+    describe_miss_rate,
+    describe_task,
+    describe_theme,
+    describe_turn,
+    describe_verdict,
+    find_puzzle,
+    is_right_turn,
+)
+from runners.play.game import Game, NextDecision, game_from_position, list_attribute_words
+from runners.web.agents_and_rules import AgentsAndRules
+from runners.web.analyse import view
+from runners.web.analyse.line import DEFAULT_SEARCH_SECONDS, AnalysisLine, parse_decision_words
+from runners.web.analyse.pages import POLL_HALF_SECONDS
+from runners.web.analyse.searches import SearchService, SolvedPosition
+from runners.web.archive import urls
+from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob
+from runners.web.page_rendering import redirect_to, render_page
+from runners.web.site import Site, find_site
+
+router = APIRouter()
+
+PUZZLES_PATH = "/puzzles"
+EASY_LEVEL = 3  # of the puzzle of a day, at most
+DAILY_STEP = 101  # from one day's puzzle to the next: a prime, so that all have their day
+
+
+@dataclass(frozen=True)
+class PuzzleLine(AnalysisLine):
+    """A puzzle and what was decided in it: a cell, and then a gift."""
+
+    number: int = 0
+
+    @property
+    def url(self) -> str:
+        return urls.build_url(f"{PUZZLES_PATH}/{self.number}", {"turn": ".".join(self.words)})
+
+
+def daily_puzzle_number(day: date) -> int:
+    """The number of the puzzle that the first page shows on a day: not a hard one, and by the rules that all know."""
+    easy = [
+        at
+        for at, each in enumerate(load_shipped_puzzles(), 1)
+        if each.level <= EASY_LEVEL and each.rules == CLASSIC_NAME
+    ]
+    return easy[day.toordinal() * DAILY_STEP % len(easy)]
+
+
+def build_daily_puzzle_view(request: Request) -> dict[str, object]:
+    """The puzzle of today, as the first page shows it."""
+    number = daily_puzzle_number(datetime.now(UTC).date())
+    puzzle = load_shipped_puzzles()[number - 1]
+    game = game_from_position(puzzle.position, find_site(request).service(AgentsAndRules).load_rules(puzzle.rules))
+    return {"number": number, "puzzle": puzzle, "board": game.board, "task": describe_task(puzzle)}
+
+
+@router.get(PUZZLES_PATH)
+def daily_puzzle_page() -> Response:
+    """The puzzle of the day."""
+    return redirect_to(f"{PUZZLES_PATH}/{daily_puzzle_number(datetime.now(UTC).date())}")
+
+
+@router.get(PUZZLES_PATH + "/{number}")
+def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
+    """A puzzle. ``turn`` is what was decided, a cell or a cell and a gift; ``answer`` shows the only turn."""
+    site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
+    known = site.service(AgentsAndRules)
+    rules = known.load_rules(puzzle.rules)
+    words = puzzle.turn.split() if answer else parse_decision_words(turn, "turn", 2)
+    start = game_from_position(puzzle.position, rules)
+    line = PuzzleLine(rules, start, tuple(words), at=len(words), number=number)
+    over = len(words) == 2 or line.game.next_decision is NextDecision.NOTHING
+    analysed = AnalysisLine(rules, start, tuple(words), at=len(words))
+    shown: dict[str, Any] = {"best": [], "missed": "", "theme": "", "searching": False, "stopped": ""}
+    if over:
+        shown |= _build_verdict_view(site, puzzle, analysed, answer)
+    else:
+        placed = f"{format_piece(puzzle.position.hand)} goes to {words[0]}. Now give a piece." if words else ""
+        shown |= {"said": [placed or describe_task(puzzle)], "kind": ""}
+    cells, pieces = view.build_tiles(analysed if over else line, shown.pop("badges", {}), NONE)
+    levels = {
+        level: next(at for at, each in enumerate(load_shipped_puzzles(), 1) if each.level == level) for level in LEVELS
+    }
+    return render_page(
+        request,
+        "puzzle.html",
+        number=number,
+        last=len(load_shipped_puzzles()),
+        puzzle=puzzle,
+        about="" if puzzle.rules == CLASSIC_NAME else known.all_rules[puzzle.rules],
+        levels=levels,
+        game=line.game,
+        cells=cells,
+        pieces_left=pieces,
+        words=[] if line.game.hand == NONE else list_attribute_words(line.game.hand),
+        chosen=words,
+        over=over,
+        analysis=analysed.url,
+        **shown,
+    )
+
+
+def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, answer: bool) -> dict[str, Any]:
+    """The verdict on a whole turn, and what the solver has found out about it by now."""
+    after, right = line.game, is_right_turn(puzzle, line.game)
+    said = [f"The answer is {puzzle.turn}." if answer else describe_verdict(puzzle, after)]
+    if after.next_decision is NextDecision.NOTHING:
+        return {"said": said, "kind": "loss"}
+    turns, replies = _start_searches(site.service(SearchService), line.start, after)
+    found: SolvedPosition | None = replies.latest
+    if found:
+        solved: SolvedPosition | None = turns.latest
+        said += describe_turn(puzzle, after, found.solution, solved.solution.turns if solved else ())
+    return {
+        "said": said,
+        "kind": "win" if right else "loss",
+        "badges": view.build_exact_badges(after, found.solution if found else None),
+        "best": view.build_best_steps(line, found),
+        "theme": describe_theme(puzzle) if right else "",
+        "missed": describe_miss_rate(puzzle) if right else "",
+        "refresh": POLL_HALF_SECONDS if not (turns.ended and replies.ended) else None,
+        "searching": not (turns.ended and replies.ended),
+        "stopped": next((job.reason for job in (turns, replies) if job.ended and job.stopped), ""),
+    }
+
+
+def _start_searches(solving: SearchService, start: Game, after: Game) -> list[BackgroundJob]:
+    """The searches for the turns of a puzzle and for the replies to one of them. Raises what went wrong."""
+    jobs = [solving.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (start, after)]
+    for job in jobs:
+        job.wait(PAGE_WAIT_SECONDS)
+        if job.ended:
+            job.result()
+    return jobs

@@ -1,0 +1,100 @@
+"""`qarena serve`: take the port, say where the pages are, serve until Ctrl-C or another signal to end."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+from analytics.store.marker import check_can_be_archive
+from quarto.errors import FailureError, RequestError, require_extra
+from runners.config.yaml_options import use_config_dir
+from runners.hosting.interruption import exit_code, flush_and_exit, handle_signals
+from runners.play.game_series import find_login_name
+from runners.terminal.console import print_line
+
+SHUTDOWN_SECONDS = 2  # seconds for the requests that are being answered, after Ctrl-C
+
+
+def serve(
+    archive: PurePath, host: str, port: int, name: str | None, config_dir: Path | None, trust_agents: bool = False
+) -> None:
+    """Serve pages until Ctrl-C; ``name`` is the person's, None: the login name.
+
+    Raises ``RequestError`` for a port or address that cannot be had, ``MissingExtraError`` without the extra ``web``.
+    """
+    with require_extra("web", "qarena serve"):
+        import python_multipart  # noqa: F401  (which reads forms)
+        import uvicorn
+
+        from runners.web.application import build_application
+        from runners.web.site import ServerOptions
+    check_can_be_archive(archive)
+    with use_config_dir(config_dir):  # a folder that is none is refused before the port is taken
+        pass
+    listening = listen(host, port)
+    settings = ServerOptions(
+        archive=archive,
+        host=host,
+        port=listening.getsockname()[1],
+        name=name or find_login_name(),
+        config_dir=config_dir,
+        trust_agents=trust_agents,
+        command=shlex.join(["qarena", *sys.argv[1:]]),
+    )
+    if trust_agents and not settings.local:
+        listening.close()
+        raise RequestError(f"--trust-agents with --host {host}: whoever connects could run code here; leave one out")
+    with listening:
+        shown_host = f"[{host}]" if ":" in host else host
+        print_line(f"Play, analyse, browse and ask at http://{shown_host}:{settings.port}/ (Ctrl-C ends)")
+        if not settings.local:
+            print_line(
+                "Other machines can connect: whoever reaches this address can play, ask and use this machine's time."
+            )
+        config = uvicorn.Config(
+            build_application(settings),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            proxy_headers=False,
+        )
+        server = uvicorn.Server(config)
+        # The server answers Ctrl-C and SIGTERM, and raises them again when it has ended.
+        with suppress(KeyboardInterrupt), handle_signals(server.handle_exit, signal.SIGHUP):
+            server.run(sockets=[listening])
+        # Only a signal ends a server that has started. An agent's turn is not waited for: it cannot be stopped.
+        flush_and_exit(exit_code() if server.started else FailureError.exit_code)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 is any free one. Raises ``RequestError`` if it cannot be had."""
+    try:
+        family, kind, protocol, _, found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise RequestError(f"--host {host} is not an address of this machine ({error.strerror})") from error
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(found_at)
+        found.listen(2048)
+    except OSError as error:
+        found.close()
+        raise RequestError(_describe_listen_error(host, port, error)) from error
+    return found
+
+
+def _describe_listen_error(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} of {host} is in use, perhaps by another qarena serve: choose another one, --port {port + 1}"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} needs the rights of an administrator: choose one above 1023, such as --port 8000"
+    return f"--host {host} is not an address of this machine ({error.strerror}): leave it out for 127.0.0.1"

@@ -1,0 +1,70 @@
+"""Rows by position are a dictionary of lists, however many there are."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from agents.learning.position_rows import (
+    add_row,
+    build_empty_rows,
+    build_rows,
+    enlarge_rows,
+    find_row,
+    has_room,
+    list_positions,
+)
+from quarto.jit import uint64
+
+Key = tuple[int, int, int]
+
+
+def some_positions(count: int) -> list[Key]:
+    """Lanes, occupied, hand: boards that differ in one word only are among them, and some are there twice."""
+    drawn = random.Random(5)
+    lanes = [drawn.getrandbits(64) for _ in range(20)]
+    return [(drawn.choice(lanes), drawn.getrandbits(16), drawn.randrange(-1, 16)) for _ in range(count)]
+
+
+def signed(key: Key) -> Key:
+    return (key[0] - (key[0] >> 63 << 64), key[1], key[2])
+
+
+def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
+    knowledge, rows, grown = build_empty_rows(np.array([0.5])), dict[Key, list[float]](), 0
+    for number, key in enumerate(some_positions(10_000)):
+        width = 1 + key[1] % 16
+        first = add_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
+        row = knowledge.table[first : first + width]
+        if key not in rows:
+            assert np.isnan(row).all()
+            row[:] = rows[key] = [float(number)] * width
+        assert row.tolist() == rows[key]
+        if not has_room(knowledge.keys, knowledge.table):
+            knowledge, grown = enlarge_rows(knowledge), grown + 1
+    assert len(rows) < 10_000
+    assert grown > 2
+    assert knowledge.params.tolist() == [0.5]
+    for key, values in rows.items():
+        first = find_row(uint64(key[0]), key[1], key[2], knowledge.keys)
+        assert knowledge.table[first : first + len(values)].tolist() == values
+        other = (key[0] ^ 1, key[1], key[2])
+        assert other in rows or find_row(uint64(other[0]), other[1], other[2], knowledge.keys) == -1
+    known = list(zip(*(column.tolist() for column in list_positions(knowledge)), strict=True))
+    assert [tuple(row[:3]) for row in known] == sorted(map(signed, rows))
+    assert [knowledge.table[row[3]] for row in known] == [rows[key][0] for key in sorted(rows, key=signed)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 1000, 1023, 1024])
+def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
+    keys = sorted({signed(key) for key in some_positions(2 * size)})[:size]
+    columns = tuple(np.array(column, np.int64) for column in (zip(*keys, strict=True) if keys else ([], [], [])))
+    widths = np.array([1 + key[1] % 16 for key in keys], np.int64)
+    knowledge, first = build_rows(np.zeros(2), columns, widths)
+    assert first.tolist() == (np.cumsum(widths) - widths).tolist()
+    assert [tuple(row) for row in np.array(list_positions(knowledge)).T.tolist()] == [
+        (*key, place) for key, place in zip(keys, first.tolist(), strict=True)
+    ]
+    assert find_row(uint64(1), 1, 1, knowledge.keys) == -1

@@ -1,0 +1,70 @@
+"""Sorted tables become one, whatever of them is in memory: compared with Polars."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_rows
+from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions
+from analytics.tables.derived.range_table import merge_sorted_tables, sort_by_key
+from tests.analytics.naive_games import RUN_ID, random_block, record, store
+from tests.marks import seldom
+
+KEY = ["ply", "occupied", "board", "pairing", "second", "cell", "piece", "imposed"]
+
+
+@pytest.fixture(scope="module")
+def positions(tmp_path_factory: pytest.TempPathFactory) -> list[pl.DataFrame]:
+    """The positions of five ranges of 32 units, and of none."""
+    archive = Archive.open(tmp_path_factory.mktemp("merged") / "archive", create=True)
+    archive.write_run(record())
+    store(archive, RUN_ID, [random_block(7, pairing, 0, 54, forfeits=0.0) for pairing in range(3)], most=32)
+    counted = [
+        derive_stored_positions(archive, record(), each, range(6)) for each in archive.list_effective_ranges(RUN_ID)
+    ]
+    return [*counted[:5], counted[0][:0]]
+
+
+def in_parts(table: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
+    return (table[first : first + rows] for first in range(0, len(table), rows))
+
+
+@pytest.mark.parametrize("rows", [7, 1 << 16, *seldom(1, 40)])
+def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int) -> None:
+    totals = POSITIONS_TABLE.totals
+    found = [*merge_sorted_tables([in_parts(each, rows) for each in positions], POSITIONS_TABLE.key, 64, totals)]
+    assert {len(part) for part in found[:-1]} == {64}
+    every = pl.concat(positions)
+    summed = every.group_by(KEY).agg(pl.sum("games", "wins", "draws"), pl.min("sample")).sort(KEY)
+    assert pl.concat(found).equals(summed.select(every.columns))
+    assert summed.height < every.height
+
+
+@pytest.mark.parametrize("key", [("game_id",), ("ply", "game_id")])
+@pytest.mark.parametrize("rows", [7, 1 << 16, *seldom(1)])
+def test_rows_of_different_games_are_put_in_order(archive: Archive, key: tuple[str, ...], rows: int) -> None:
+    store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)], most=4)
+    table = "plies" if len(key) > 1 else "games"
+    tables = [read_rows(archive, RUN_ID, each, table).select(key) for each in archive.list_effective_ranges(RUN_ID)]
+    random.Random(1).shuffle(tables)
+    found = [*merge_sorted_tables([in_parts(each, rows) for each in tables], key, 50)]
+    assert {len(part) for part in found[:-1]} == {50}
+    assert pl.concat(found).equals(pl.concat(tables).sort(key))
+
+
+@pytest.mark.parametrize("rows", [1, 500])
+def test_columns_in_one_word_sort_as_columns_by_themselves(rows: int) -> None:
+    draw = np.random.default_rng(rows)
+    widest = draw.integers(-(1 << 63), (1 << 63) - 1, rows)
+    narrow = {name: draw.integers(low, 9, rows).astype(np.int8) for name, low in (("a", 0), ("d", -9), ("e", 8))}
+    table = pl.DataFrame(
+        {"b": draw.integers(0, 1 << 16, rows), "c": widest, "f": draw.integers(0, 1 << 62, rows)} | narrow
+    )
+    for columns in map(list, ("abcdef", "fabd", "c", "ae")):
+        assert sort_by_key(table, columns).select(columns).equals(table.sort(columns).select(columns))

@@ -1,0 +1,111 @@
+"""Damages that are done to archives, and what is found of them."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Any
+
+import polars as pl
+
+from analytics.store.archive import Archive
+from analytics.store.range_files import write_games
+from analytics.store.ranges import compute_checksum
+from analytics.tables.verification.archive import verify_archive
+from quarto.batch import Block
+from tests.analytics.naive_games import (
+    PAIRINGS,
+    RUN_ID,
+    Game,
+    random_game,
+    record,
+    spec_of,
+)
+
+
+def only_problem(archive: Archive) -> str:
+    problems = verify_archive(archive).problems
+    assert len(problems) == 1, problems
+    return str(problems[0])
+
+
+def forged(archive: Archive, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any) -> Path:
+    """Put another content in the place of a file that counts, under a name with its check, or with other parts."""
+    known = archive.list_effective_ranges(run_id, table)[number]
+    archive.backend.remove(archive.folder(table, run_id) / known.name)
+    path = archive.folder(table, run_id) / known._replace(checksum=compute_checksum(content), **name).name
+    archive.write_file(path, content)
+    return Path(path)
+
+
+def rewrite(
+    archive: Archive,
+    table: str,
+    change: Callable[[pl.DataFrame], pl.DataFrame],
+    number: int = 0,
+    run_id: str = RUN_ID,
+    **name: Any,
+) -> Path:
+    """Change the rows of a file, so that only the rows themselves can tell."""
+    path = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[number].name
+    buffer = io.BytesIO()
+    change(pl.read_parquet(archive.backend.read(path))).write_parquet(buffer)
+    return forged(archive, table, buffer.getvalue(), number, run_id, **name)
+
+
+@contextmanager
+def rewritten(
+    archive: Archive,
+    table: str,
+    change: Callable[[pl.DataFrame], pl.DataFrame],
+    run_id: str = RUN_ID,
+    **name: Any,
+) -> Iterator[Path]:
+    """The same inside the context, after which the first file of the table is as it was."""
+    known = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
+    content = archive.backend.read(known)
+    path = rewrite(archive, table, change, 0, run_id, **name)
+    archive.refresh()
+    yield path
+    archive.backend.remove(path)
+    archive.write_file(known, content)
+    archive.refresh()
+
+
+def file_of(archive: Archive, table: str, number: int = 0) -> PurePath:
+    return archive.find_path(table, RUN_ID, archive.list_effective_ranges(RUN_ID)[number])
+
+
+def one_pairing(archive: Archive, blocks: Sequence[Block], **spec: Any) -> str:
+    """A run of one pairing with these games, from pair 0 on."""
+    run = record(spec_of(pairings=PAIRINGS[:1], **spec))
+    archive.write_run(run)
+    pairs = sum(block.pairs for block in blocks)
+    write_games(archive, run.run_id, run.unit_line, PAIRINGS[:1], (0, pairs), blocks)
+    return run.run_id
+
+
+def changed(column: str, row: int, value: int) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda frame: frame.with_columns(
+        pl.when(pl.int_range(pl.len()) == row)
+        .then(value)
+        .otherwise(pl.col(column))
+        .cast(frame.schema[column])
+        .alias(column)
+    )
+
+
+def map_of_problems(archive: Archive) -> str:
+    return "\n".join(map(str, verify_archive(archive).problems))
+
+
+def complete_game(ending: int, seed: int = 0) -> Game:
+    """A random game that ended in this way, with at least eight plies."""
+    dice = random.Random(seed)
+    while True:
+        game = random_game(dice, forfeits=0.3)
+        if game["ending"] == ending and len(game["plies"]) >= 8:
+            return game

@@ -1,0 +1,177 @@
+"""Every missing unit is played once, however fast agents are, and becomes part of few files."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_games
+from analytics.store.ranges import Range, UnitLine
+from quarto.batch import Block
+from quarto.errors import FailureError
+from runners.arena.batch_engine import MAX_BLOCK_PAIRS, ROUNDING_TOLERANCE, Pace
+from runners.arena.execution import ChunkQueue, list_pair_ranges
+from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment
+from runners.hosting.guarded_agent import StuckError
+from tests.runners.experiments import request, stored_at
+
+
+def ranges_of(numbers: set[int]) -> list[Range]:
+    """Sorted, disjoint ranges that do not touch."""
+    runs = groupby(enumerate(sorted(numbers)), key=lambda each: each[1] - each[0])
+    starts = [[number for _, number in run] for _, run in runs]
+    return [(run[0], run[-1] + 1) for run in starts]
+
+
+def numbers_in(ranges: Sequence[Range]) -> list[int]:
+    return [number for first, end in ranges for number in range(first, end)]
+
+
+RANGES = st.sets(st.integers(0, 60)).map(ranges_of)
+
+
+@given(st.integers(1, 7), st.integers(0, 50), st.integers(1, 50))
+def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: int) -> None:
+    line = UnitLine(pairings, 2)
+    found = [
+        pair * pairings + order.pairing
+        for order in list_pair_ranges(line, first, first + size)
+        for pair in range(order.first_pair, order.first_pair + order.pairs)
+    ]
+    assert sorted(found) == list(range(first, first + size))
+    sizes = [order.pairs for order in list_pair_ranges(UnitLine(1, 2), 5, 5 + 2 * MAX_BLOCK_PAIRS + size)]
+    assert sizes == [MAX_BLOCK_PAIRS, MAX_BLOCK_PAIRS, size]
+
+
+@given(RANGES, st.integers(1, 64), st.integers(1, 5), st.data())
+def test_parts_are_all_that_is_missing_whatever_comes_back(
+    missing: list[Range], most: int, workers: int, data: st.DataObject
+) -> None:
+    total = max((end for _, end in missing), default=0)
+    parts, played = ChunkQueue(missing, total, most, workers, 30.0), list[int]()
+    while (part := next(parts, None)) is not None:
+        first, end = part
+        size = 1 << (end - first - 1).bit_length()
+        assert first % size == 0  # a file's range: aligned, or the beginning of such a one at the end of the run
+        assert end - first == size or end == total
+        assert end - first <= most
+        reached = data.draw(st.sampled_from([end, end, (first + end + 1) // 2]))
+        played += range(first, reached)
+        parts.put_back_rest(part, reached, data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0])))
+    assert sorted(played) == numbers_in(missing)
+
+
+def test_a_small_run_is_a_part_for_each_thread() -> None:
+    assert [*ChunkQueue([(0, 500)], 500, 131072, 2, 30.0)] == [(0, 256), (256, 500)]
+    assert [*ChunkQueue([(0, 500)], 500, 131072, 1, 30.0)] == [(0, 500)]
+    assert len([*ChunkQueue([(0, 10_000_000)], 10_000_000, 131072, 2, 30.0)]) == 77
+
+
+def test_once_the_pace_is_known_a_part_takes_no_longer_than_a_shard() -> None:
+    parts = ChunkQueue([(0, 100_000)], 100_000, 131072, 2, 30.0)
+    part = next(parts)
+    parts.put_back_rest(part, 4, 12.0)  # three seconds a unit: ten are as many as fit, eight a file
+    assert [next(parts) for _ in range(3)] == [(4, 8), (8, 16), (16, 24)]
+    assert next(ChunkQueue([(0, 20)], 20, 131072, 2, 30.0)) == (0, 16)
+    few = ChunkQueue([(0, 40)], 40, 131072, 2, 30.0)
+    few.put_back_rest(next(few), 8, 24.0)
+    assert next(few) == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("seconds_a_pair", "settled"), [(1e-9, MAX_BLOCK_PAIRS), (Pace.SECONDS / 100, 100), (Pace.SECONDS * 3, 1)]
+)
+def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: int) -> None:
+    pace = Pace()
+    for _ in range(10):
+        pairs = pace.next_pair_count(0)
+        pace.update(0, pairs, pairs * seconds_a_pair)
+    assert pace.next_pair_count(0) == pytest.approx(settled, abs=1)
+    assert pace.next_unit_count(1) == pace.next_pair_count(0)
+    assert pace.next_unit_count(2) <= 2  # the other pairing may take a second
+
+
+def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
+    pace, dice = Pace(), random.Random(1)
+    for _ in range(300):
+        pairing = dice.randrange(7)
+        pairs = pace.next_pair_count(pairing)
+        pace.update(pairing, pairs, pairs * Pace.SECONDS * dice.choice((0.01, 0.3, 0.5, 2)))
+        share = sum(1 / pace.next_pair_count(pairing) for pairing in range(7)) / 7
+        assert pace.next_unit_count(7) == max(1, min(int(1 / share + ROUNDING_TOLERANCE), 7 * MAX_BLOCK_PAIRS))
+
+
+# Ranges of games become files.
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    """A tournament of three pairings."""
+    asked = request("agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000")
+    return prepare_experiment(stored_at(tmp_path, asked))
+
+
+def blocks(experiment: Experiment, first: int, end: int) -> list[Block]:
+    return [experiment.engine.play_block(order).block for order in list_pair_ranges(experiment.unit_line, first, end)]
+
+
+def files(experiment: Experiment) -> list[Range]:
+    return [(each.first, each.end) for each in experiment.archive.list_effective_ranges(experiment.run_id)]
+
+
+def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Experiment) -> None:
+    with RangeWriter(experiment, 5, total=60) as writer:
+        writer.add(20, blocks(experiment, 5, 20))
+        assert files(experiment) == []
+        writer.add(39, blocks(experiment, 20, 39))
+        assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32)]  # the rest waits for more
+        writer.add(60, blocks(experiment, 39, 60))
+    assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32), (32, 48), (48, 60)]
+    assert writer.games_written == 2 * 55
+    writer.add(64, blocks(experiment, 60, 64))  # what comes after the end is ignored
+    whole = Archive.open(experiment.archive.root)
+    games = [
+        read_games(whole, experiment.run_id, each).game_id.tolist()
+        for each in whole.list_effective_ranges(experiment.run_id)
+    ]
+    assert len({game for each in games for game in each}) == 2 * 55
+
+
+def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(
+    experiment: Experiment,
+) -> None:
+    asked = replace(experiment.request, storage=replace(experiment.request.storage, shard_seconds=0.05))
+    with RangeWriter(replace(experiment, request=asked), 0) as writer:
+        writer.add(9, blocks(experiment, 0, 9))
+        threading.Event().wait(0.06)
+        writer.write_if_due()
+        assert files(experiment) == [(0, 8)]  # a single unit waits
+        writer.skip_to(12)
+        assert files(experiment) == [(0, 8), (8, 9)]
+        writer.add(13, blocks(experiment, 12, 13))
+    assert files(experiment) == [(0, 8), (8, 9), (12, 13)]
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(StuckError("it hangs"), 1), (FailureError("no"), 0), (KeyboardInterrupt(), 0)]
+)
+def test_what_is_left_is_written_unless_something_failed(
+    error: BaseException, kept: int, experiment: Experiment
+) -> None:
+    def fail(writer: RangeWriter) -> None:
+        with writer:
+            writer.add(4, blocks(experiment, 0, 4))
+            raise error
+
+    with pytest.raises(type(error)):
+        fail(RangeWriter(experiment, 0))
+    assert len(files(experiment)) == kept

@@ -1,0 +1,324 @@
+"""Questions from the command line: openings, reports, charts of mistakes, and the answers that the pages print."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.questions.ratings import fit_ratings
+from analytics.questions.sql.syntax import find_references
+from analytics.questions.sql.views import VIEWS
+from analytics.report.sections import strength
+from analytics.store.archive import Archive
+from analytics.tables.derived.definitions import POSITIONS_TABLE, IndexChunk, IndexSummary, list_index_chunks
+from analytics.tables.derived.definitions import index_chunk as index_range
+from analytics.tables.derived.range_table import select_best_ranges
+from runners.arena import indexing
+from runners.arena.indexing import update_whole_index
+from runners.terminal.tables import format_text
+from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
+from tests.analytics.folders import snapshot
+from tests.marks import seldom
+from tests.paths import ROOT, SAMPLE
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """A copy of the sample archive, without an index."""
+    return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("positions")))
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A copy of it with an index, only to be read."""
+    root = tmp_path_factory.mktemp("indexed") / "sample"
+    shutil.copytree(SAMPLE, root)
+    update_whole_index(root)
+    return str(root)
+
+
+def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, sample: Path) -> None:
+    found = qarena("openings", "--archive", str(sample))
+    assert found.code == 0
+    assert "13,000 games by gift" in found.out
+    assert "13,000 games by turn" in found.out
+    assert "@" in found.out, "a sample game"
+    archive = Archive.open(sample)
+    for run_id in archive.list_run_ids():
+        assert (
+            select_best_ranges(archive, run_id, POSITIONS_TABLE).covered_ranges
+            == archive.list_effective_ranges(run_id).covered_ranges
+        )
+    before = snapshot(sample)
+    assert qarena("openings", "--archive", str(sample)).out == found.out
+    assert snapshot(sample) == before
+
+
+def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(qarena: Qarena, indexed: str) -> None:
+    start = ("openings", "..../..../..../.... 0", "--archive", indexed)
+    lines = qarena(*start, "--agent", "random", "--opponent", "dumb", "--by", "placement").out.splitlines()
+    assert " games by placement, decided by random against dumb; in %, for the mover" in lines[0]
+    assert lines[-1] == (
+        "Up to symmetry: a row stands for as many choices as alike says; "
+        "a1 for a1 d1 b2 c2 b3 c3 a4 d4; b1 for b1 c1 a2 d2 a3 d3 b4 c4"
+    )
+    run, game = re.findall(r"│ ([0-9a-f]{6}) (\d+) +│", lines[4])[0]
+    shown = qarena("show", run, game, "--archive", indexed).out
+    assert shown.startswith(f"Game {run} {game}: ")
+    assert "random" in shown
+    assert "dumb" in shown
+    square = qarena(*start, "--rules", "square", "--by", "placement").out.splitlines()[-1]
+    assert "a1 for a1 d1 a4 d4;" in square
+
+
+def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, indexed: str) -> None:
+    def games(*options: str) -> int:
+        found = qarena("openings", "--by", "turn", "--format", "json", "--archive", indexed, *options)
+        return sum(row["games"] for row in json.loads(found.out))
+
+    every, run = games("--since", "2020-01-01", "--until", "2100-01-01"), ("--run", "d2a027fc112c")
+    assert games(*run, "--agent", "semi_random") + games(*run, "--agent", "random") == 1000
+    assert games("--imposed") > every
+    assert games("--least", "1000") < every
+
+
+@pytest.mark.parametrize("folder", ["", "positions/run=8d1cb3670fa3", *seldom("positions", "first_plies")])
+def test_what_is_not_writable_is_left_as_it_is(
+    qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (sample / folder).mkdir(parents=True, exist_ok=True)
+    before, access = snapshot(sample), os.access
+    monkeypatch.setattr("os.access", lambda path, mode: path != sample / folder and access(path, mode))
+    found = qarena("openings", "--by", "turn", "--archive", str(sample))
+    asked = qarena("sql", "SELECT * FROM positions", "--archive", str(sample))
+    assert (found.code, found.err) == (0, "")
+    assert (asked.code, asked.err.count(f"run 'qarena archive index --archive {sample}' first")) == (1, 1)
+    assert snapshot(sample) == before
+
+
+def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
+    qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the third range of games is counted."""
+    words = ("archive", "index", "--threads", "1", "--archive", str(sample))
+    one = qarena(*words, "--run", "d2a027fc112c", "--plies", "16")
+    assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
+    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[IndexChunk]()
+
+    def interrupted(archive: Archive, part: IndexChunk) -> IndexSummary:
+        counted.append(part)
+        if len(counted) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return count(archive, part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(indexing, "index_part", interrupted)
+        found = qarena(*words)
+    assert (found.code, found.out) == (130, "")
+    note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"
+    assert found.err.endswith(note)
+    assert 2 <= len(list(sample.glob("positions/*/*"))) - made == len(counted) < 10
+    rest = sum(
+        2 * part.games.units for part in list_index_chunks(Archive.open(sample), Archive.open(sample).list_run_ids())
+    )
+    assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
+    assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
+    one = qarena(*words, "--run", "d2a027fc112c")
+    assert one.out == f"Nothing to index: 1,000 games are indexed in {sample}.\n"
+    wrong = qarena(*words, "--run", "d2a027fc112d")
+    assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
+    assert "rows of positions: no problems" in qarena("archive", "verify", "--archive", str(sample)).out
+    assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
+
+
+ONE = RUNS[0].record.run_id
+ANOTHER = RUNS[2].record.run_id
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with decisions, only to be read."""
+    archive = write_archive(tmp_path_factory.mktemp("root") / "archive")
+    add_decisions(archive)
+    return Path(archive.root)
+
+
+def test_the_page_is_written_and_what_it_is_about_is_said(
+    qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        strength, "rate", partial(fit_ratings, samples=10)
+    )  # the bootstrap takes longer than all the rest
+    before = snapshot(root)
+    typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
+    found = qarena("report", *typed, "one.html")
+    page = (tmp_path / "one.html").read_bytes()
+    assert (found.code, found.err) == (0, "")
+    assert found.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
+    assert b"<h1>Seat 1</h1>" in page
+    assert f"(run_id IN (&#39;{ONE}&#39;)) AND (winner = 1)".encode() in page
+    assert ANOTHER.encode() not in page
+    assert snapshot(root) == before
+    monkeypatch.setattr("runners.cli.queries.report", lambda *_: "page")
+    full = "error: cannot write /dev/full: No space left on device\n"
+    assert qarena("report", *typed, "/dev/full") == (1, "", full)
+
+
+WRONG: list[tuple[tuple[str, ...], str]] = [
+    (("report", "--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
+    (("report", "--run", ONE, "--where", "true) OR (true"), "is not a condition on games: SQL: syntax error at"),
+    (("report", "--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
+    (("report", "--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),
+    (("report", "--archive", "nowhere"), "there is no archive at"),
+    (("report", "--output", "nowhere/r.html"), "nowhere/r.html has no folder: name a file in a folder that exists"),
+    (("report", "--output", "."), "error: . is a folder: name a file"),
+    (
+        ("openings", "..../..../..../.... - square", "--rules", "torus"),
+        "names rules 'square', and --rules is 'torus'",
+    ),
+    (("openings", "--rules", "torus"), "no games were played by rules 'torus' here, only by: classic"),
+    (("openings", "--rules", "squarre"), "did you mean 'square'?"),
+    (("openings", "--sort", "scores"), "did you mean 'score'?"),
+    (("openings", "--format", "xml"), "format 'xml' is not one of"),
+    (("openings", "--until", "tomorrow"), "until 'tomorrow' is not a day"),
+    (("sql", "SELECT 1", "--memory", "much"), "memory 'much' is not a size"),
+]
+
+
+def test_a_wrong_request_is_one_line_and_writes_nothing(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+    before = snapshot(root)
+    for (command, *options), complaint in WRONG:
+        assert complaint in qarena(command, "--archive", str(root), *options).refusal, options
+    assert (snapshot(root), snapshot(tmp_path)) == (before, {})
+
+
+def test_a_section_is_printed_and_written_as_a_page_and_as_a_picture(
+    qarena: Qarena, root: Path, tmp_path: Path
+) -> None:
+    where = ("--archive", str(root), "--run", ONE, "--section")
+    printed = qarena("report", *where, "mistakes")
+    assert printed.code == 0
+    for text in ("Regret in half-points, and blunders", "The same by ply", "Decisions judged by the exact value"):
+        assert text in printed.out
+    for name in ("m.html", "m.svg"):
+        assert qarena("report", *where, "mistakes", "--output", name).code == 0
+    page, picture = (tmp_path / "m.html").read_text(), (tmp_path / "m.svg").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "//" not in page
+    assert picture.startswith("<svg xmlns=")
+    for agent in ("random", "rule_based", "dumb(depth=2)"):
+        assert agent in page
+        assert f">{agent}</text>" in picture
+    for arguments, complaint in (
+        (("mistake",), "'mistake' is no section of a report; did you mean 'mistakes'"),
+        (("lengths", "--output", "m.pdf"), "a section is written to a file that ends in .html or .svg"),
+        (("crosstable", "--output", "c.svg"), "there is no such picture: it is a table"),
+        (("thoughts",), "nothing to show: no agent was asked what it thinks"),
+    ):
+        assert complaint in qarena("report", *where, *arguments).refusal
+
+
+VOCABULARY, COOKBOOK = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("sql.md", "cookbook.md"))
+ANSWERED = re.compile(r"^```sql\n(.*?)\n```\n\n```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def prepared(qarena: Qarena, folder: Path) -> Path:
+    """A copy of the sample on which the commands at the top of the cookbook were carried out."""
+    commands = re.findall(r"^```sh\n(.*?)^```$", COOKBOOK, re.MULTILINE | re.DOTALL)[0]
+    copy, *rest = map(shlex.split, commands.splitlines())
+    assert copy == ["cp", "-r", "data/sample", "games"]
+    shutil.copytree(SAMPLE, folder / "games")
+    assert len(rest) == 4
+    for words in rest:
+        found = qarena(*words[1:])
+        assert found.code == 0, found.err
+    return folder / "games"
+
+
+def test_every_answer_is_the_one_that_is_printed(qarena: Qarena, tmp_path: Path) -> None:
+    with open_archive(prepared(qarena, tmp_path)) as opened:
+        for page in (VOCABULARY, COOKBOOK):
+            for question, printed in ANSWERED.findall(page):
+                assert format_text(opened.sql(question)).decode() == printed, question
+
+
+def test_there_are_forty_questions_each_with_its_answer_and_its_time_among_the_results() -> None:
+    titles = re.findall(r"^### (\d+)\. (.*\?)$", COOKBOOK, re.MULTILINE)
+    assert [number for number, _ in titles] == [str(number) for number in range(1, 41)]
+    assert len(ANSWERED.findall(COOKBOOK)) == 40
+    results = (ROOT / "docs/results_questions.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (\d+) \| (.*\?) \| \d+\.\d\d \|$", results, re.MULTILINE) == titles
+    assert COOKBOOK.count("```sql") == 40
+
+
+def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
+    questions = [question for question, _ in ANSWERED.findall(VOCABULARY)]
+    assert len(questions) == VOCABULARY.count("```sql")
+    with open_archive(SAMPLE) as opened:
+        macros = opened.sql("""
+            SELECT function_name AS name FROM duckdb_functions()
+            WHERE schema_name = 'main' AND database_name <> 'system' AND function_type IN ('macro', 'table_macro')
+              AND NOT starts_with(function_name, '_') AND function_name <> 'opening_text'""")["name"].to_list()
+        assert {"cell_name", "shared", "policy", "ordered_openings", "wilson_high"} <= set(macros)
+        assert opened._connection is not None
+        read = {view for text in questions for view in find_references(opened._connection.duckdb, text, VIEWS).views}
+    assert read == set(VIEWS)
+    assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
+
+
+@pytest.mark.slow
+def test_the_notebook_example_runs() -> None:
+    (source,) = re.findall(r"^```python\n(.*?)^```$", VOCABULARY, re.MULTILINE | re.DOTALL)
+    subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
+
+
+def test_openings_as_data_in_the_order_asked_for(qarena: Qarena, indexed: str, tmp_path: Path) -> None:
+    arguments = ("openings", "..../..../..../.... 5 square", "--by", "turn", "--archive", indexed)
+    rows = json.loads(qarena(*arguments, "--format", "json").out)
+    assert sum(row["games"] for row in rows) == 1000
+    assert {row["piece"] for row in rows} == {"5"}
+    assert all(row["score"] == pytest.approx((row["wins"] + row["draws"] / 2) / row["games"]) for row in rows)
+    assert qarena(*arguments, "--output", str(tmp_path / "turns.csv")).out == ""
+    lines = (tmp_path / "turns.csv").read_text().splitlines()
+    assert lines[0] == ",".join(rows[0])
+    assert len(lines) == len(rows) + 1
+    assert [row["games"] for row in rows] == sorted((row["games"] for row in rows), reverse=True)
+    for order, downwards in (("score", False), ("losses", True)):
+        found = json.loads(qarena(*arguments, "--sort", order, "--format", "json").out)
+        assert [row[order] for row in found] == sorted((row[order] for row in rows), reverse=downwards)
+
+
+def test_what_needs_an_index_makes_it_and_a_damaged_one_says_what_to_do(qarena: Qarena, tmp_path: Path) -> None:
+    """An archive of 512 games in 16 files: ``sql`` indexes only for a question about positions."""
+    few = tmp_path / "few"
+    play(few, "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
+    before, question = snapshot(few), "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
+    for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
+        qarena("sql", other, "--archive", str(few))
+        assert snapshot(few) == before
+    made, again = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
+    assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", made)
+    assert again == f"Nothing to index: 512 games are indexed in {few}.\n"
+    damaged = next(few.glob("positions/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    found = qarena("openings", "--archive", str(few))
+    assert found.code == 1
+    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
+    verified = qarena("archive", "verify", "--archive", str(few))
+    assert f"{damaged.name}: " in verified.out + verified.err
+    assert "remove it and run 'qarena archive index'" in verified.out + verified.err
+    damaged.unlink()
+    assert qarena("sql", question, "--format", "csv", "--archive", str(few)).out == "games\n512\n"

@@ -1,0 +1,281 @@
+"""`qarena annotate` and `qarena mistakes`: every decision is judged once, and shown."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics import open_archive
+from analytics.exact.annotation import (
+    AnnotationChunk,
+    AnnotationOptions,
+    AnnotationSummary,
+    Annotator,
+    annotate_runs,
+    list_annotation_chunks,
+)
+from analytics.store.archive import Archive
+from analytics.tables.derived.decisions import record_annotated_units
+from analytics.tables.derived.threads import StoppedError
+from analytics.tables.upkeep.compaction import compact_run
+from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
+from analytics.tables.verification.archive import verify_archive
+from quarto.position import position_from_plies
+from quarto.rules import NONE, Rules
+from tests.marks import seldom
+from tests.naive import PRESETS
+from tests.naive_solver import Solved, solve_position, turns_of
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+OPENING = 11  # plies: positions after them take the slow twin milliseconds
+QUICK = AnnotationOptions(megabytes=1.0, threads=2)
+COUNTED = AnnotationOptions(choices=True, megabytes=1.0, threads=2)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with 24 games in three files or more."""
+    folder = tmp_path_factory.mktemp("played") / "archive"
+    for games in (8, 16, 24):
+        play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", "threads=1")
+    return folder
+
+
+@pytest.fixture
+def root(played: Path, tmp_path: Path) -> Path:
+    """The same archive, to be changed."""
+    return shutil.copytree(played, tmp_path / "archive")
+
+
+def annotated(root: Path, settings: AnnotationOptions = QUICK) -> AnnotationSummary:
+    archive = Archive.open(root)
+    return annotate_runs(archive, archive.list_run_ids(), settings)
+
+
+def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[int, str, int, int, int, int]]:
+    """Every decision of a game after its opening as (ply, kind, before, after, choices, saving), by the slow twin."""
+    found = []
+    for ply in range(OPENING, len(plies)):
+        piece, cell = plies[ply]
+        board = position_from_plies(plies[:ply])
+        value = solve_position(board, rules).value
+        if rules.mover_chooses:
+            turns = turns_of(board, rules)
+            saving = sum(solved.value == value for solved in turns.values())
+            found.append((ply, "placement", value, turns[cell, piece].value, len(turns), saving))
+            continue
+        gifts = turns_of(board, rules)
+        saving = sum(solved.value == value for solved in gifts.values())
+        found.append((ply, "gift", value, gifts[NONE, piece].value, len(gifts), saving))
+        hand = position_from_plies(plies[:ply], piece)
+        by_cell: dict[int, list[Solved]] = {}
+        for (to, _), solved in turns_of(hand, rules).items():
+            by_cell.setdefault(to, []).append(solved)
+        values = {to: max(solved.value for solved in turns) for to, turns in by_cell.items()}
+        best = max(values.values())
+        saving = sum(each == best for each in values.values())
+        found.append((ply, "placement", best, values[cell], len(values), saving))
+    return found
+
+
+@pytest.mark.parametrize("name", ["square", "own_piece", *seldom(*sorted({*PRESETS} - {"square", "own_piece"}))])
+def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_gives_it(
+    name: str, tmp_path: Path
+) -> None:
+    folder, rules = tmp_path / "archive", PRESETS[name]
+    play(folder, "agents=[random,semi_random]", "games=12", f"opening_plies={OPENING}", f"rules={name}", "threads=1")
+    annotated(folder, COUNTED)
+    with open_archive(folder) as archive:
+        rows = archive.sql("SELECT game_id, ply, piece, cell FROM plies ORDER BY game_id, ply").rows()
+        found = archive.sql(
+            "SELECT game_id, ply, kind, value_before, value_after, choices, saving, regret, seat, agent FROM decisions"
+        ).rows()
+        agents = {game: of for game, *of in archive.sql("SELECT game_id, agent_0, agent_1 FROM games").rows()}
+    plies: dict[int, list[tuple[int, int]]] = {}
+    for game, _, piece, cell in rows:
+        plies.setdefault(game, []).append((piece, cell))
+    expected = {(game, *each) for game, of_game in plies.items() for each in naive_decisions(of_game, rules)}
+    assert {row[:7] for row in found} == expected
+    assert len(found) == len(expected) > 12
+    for game, ply, kind, before, after, _, _, regret, seat, agent in found:
+        assert regret == before - after
+        assert seat == (ply + (kind == "placement")) % 2
+        assert agent == agents[game][seat]
+    assert len({row[7] for row in found}) > 1
+
+
+def test_games_are_judged_once_and_again_only_to_count_choices(root: Path) -> None:
+    first = annotated(root)
+    assert (first.units, first.games) == (12, 24)
+    assert annotated(root) == AnnotationSummary(0, 0, 0)
+    assert annotated(root, COUNTED) == first
+    assert annotated(root) == annotated(root, COUNTED) == AnnotationSummary(0, 0, 0)
+    with open_archive(root) as archive:
+        assert archive.sql("SELECT count(*), count(saving) FROM decisions").row(0) == (first.decisions,) * 2
+    assert len(list_unneeded_files(Archive.open(root))) == len(files(root)) // 2  # the files without choices
+    (run,) = Archive.open(root).load_runs()
+    assert run.annotated == 12
+    play(root, "agents=[random,semi_random]", "games=32", f"opening_plies={OPENING}", "threads=1")
+    assert annotated(root).games == 8  # those that came later
+
+
+def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_made(root: Path, tmp_path: Path) -> None:
+    """An interruption at every part; the same command goes on."""
+    shutil.copytree(root, tmp_path / "whole")
+    annotated(tmp_path / "whole")
+    archive = Archive.open(root)
+    (run_id,) = archive.list_run_ids()
+    compact_run(archive, run_id)
+    remove_replaced_files(archive, run_id, 0.0)
+    assert len(archive.list_effective_ranges(run_id)) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.exact.annotation.TASK_GAMES", 4)
+        patch.setattr("analytics.exact.annotation.PART_GAMES", 4)
+        left = [*list_annotation_chunks(archive, [run_id], QUICK)]
+        assert len(left) > 4
+        for number, part in enumerate(left):
+            assert [*list_annotation_chunks(archive, [run_id], QUICK)] == left[number:]
+            with open_archive(root) as opened:
+                assert opened.sql("SELECT count(*) FROM decisions").item() == 0
+            assert list_unneeded_files(archive) == []
+            Annotator(archive, QUICK).annotate(part)
+        assert [*list_annotation_chunks(archive, [run_id], QUICK)] == []
+    record_annotated_units(archive, run_id)
+    assert verify_archive(archive).problems == []
+    asked = "FROM decisions ORDER BY ALL"
+    with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
+        assert opened.sql(asked).equals(whole.sql(asked))
+    before = len(archive.list_effective_ranges(run_id, "decisions"))
+    for _ in range(2):
+        compact_run(archive, run_id)
+        remove_replaced_files(archive, run_id, 0.0)
+    assert len(archive.list_effective_ranges(run_id, "decisions")) == 1 < before
+    with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
+        assert opened.sql(asked).equals(whole.sql(asked))
+
+
+def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
+    """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
+    play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
+    archive = Archive.open(tmp_path)
+    part = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
+    annotator = Annotator(archive, QUICK)
+    annotator._game_solver(archive.load_run(part.unit_range.run_id).rules)._shared.stop()
+    with pytest.raises(StoppedError):
+        annotator.annotate(part)
+    assert files(tmp_path) == []
+    assert annotated(tmp_path).games == 8
+
+
+def test_a_condition_chooses_the_files_in_which_a_game_meets_it(qarena: Qarena, root: Path) -> None:
+    words = ("annotate", "--archive", str(root), "--memory", "1MiB", "--where")
+    assert " decisions of 8 games judged in " in qarena(*words, "game_id = 0").out
+    with open_archive(root) as archive:
+        assert archive.sql("SELECT DISTINCT game_id FROM decisions ORDER BY ALL").to_series().to_list() == [*range(8)]
+    assert qarena(*words, "game_id < 8").out.startswith("Nothing to judge: all decisions of these files in ")
+    assert "has no game with where='plies > 16'" in qarena(*words, "plies > 16").refusal
+    assert "winer" in qarena(*words, "winer = 1").refusal
+    assert " decisions of 16 games judged in " in qarena(*words, "true").out
+
+
+def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the second part is judged."""
+    annotate, begun = Annotator.annotate, list[AnnotationChunk]()
+
+    def interrupted(self: Annotator, part: AnnotationChunk, *rest: Any) -> AnnotationSummary:
+        begun.append(part)
+        if len(begun) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return annotate(self, part, *rest)
+
+    words = ("annotate", "--archive", str(root), "--threads", "1", "--memory", "1MiB")
+    with monkeypatch.context() as patch:
+        patch.setattr(Annotator, "annotate", interrupted)
+        found = qarena(*words)
+    assert (found.code, found.out) == (130, "")
+    assert found.err.endswith("interrupted: what is judged is kept; run the same command again to judge the rest\n")
+    kept = len(files(root))
+    assert 1 <= kept <= 2
+    (run,) = Archive.open(root).load_runs()
+    assert run.annotated == sum(part.unit_range.units for part in begun[:kept])
+    rest = 24 - 2 * run.annotated
+    assert f" decisions of {rest} games judged in " in qarena(*words).out
+    assert qarena(*words).out.startswith("Nothing to judge")
+
+
+def test_the_commands_judge_and_show_what_is_given_up(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MEASURED_SECONDS", "LONG_SECONDS"):  # a long time is announced
+        monkeypatch.setattr(f"runners.exact.annotation.{limit}", 0.0)
+    where = ("--archive", str(root))
+    nothing = qarena("mistakes", *where)
+    assert f"run 'qarena annotate --archive {root} --choices' first (without --choices" in nothing.refusal
+    (run_id,) = Archive.open(root).list_run_ids()
+    of_run = qarena("mistakes", "--run", run_id, *where)
+    assert f"run 'qarena annotate --run {run_id} --archive {root} --choices' first" in of_run.refusal
+    found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
+    assert found.code == 0
+    assert re.fullmatch(r"24 games take about \d+ min more \(you can stop .*\)\n", found.err)
+    assert f"'qarena mistakes --run {run_id} --archive {root}'" in found.out
+    decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", found.out)[0]
+    assert games == "24"
+    assert f", {decisions} decisions: no problem" in qarena("archive", "verify", *where).out
+    assert qarena("annotate", *where).out.startswith("Nothing to judge")
+    without = qarena("mistakes", *where)
+    assert "? of " in without.out.partition("Worst mistakes")[2]
+    assert f"'qarena annotate --archive {root} --choices' counts them" in without.err
+    again = qarena("annotate", *where, "--choices", "--memory", "1MiB")
+    assert "; --run RUN judges the games of one run" in again.err
+    shown = qarena("mistakes", *where)
+    assert (shown.code, "? of " in shown.out) == (0, False)
+    numbers = r"│ +(\d+) │ +([\d.]+) │ ([\d.]+)–([\d.]+) │"  # noqa: RUF001
+    rows = re.findall(rf"^│ (random|semi_random) +│ (gift|placement) +{numbers}", shown.out, re.MULTILINE)
+    assert len(rows) == 4
+    for agent, kind, count, mean, low, high in rows:
+        with open_archive(root) as archive:
+            expected = archive.sql(
+                f"SELECT count(*), avg(regret) FROM decisions WHERE agent = '{agent}' AND kind = '{kind}'"
+            ).row(0)
+        assert int(count) == expected[0]
+        assert float(mean) == pytest.approx(expected[1], abs=1e-4)
+        assert float(low) <= float(mean) <= float(high)
+    data = qarena("mistakes", *where, "--format", "csv").out.splitlines()
+    assert data[0] == "agent,kind,ply,decisions,regret,regret_low,regret_high,blunders,blunders_low,blunders_high"
+    assert [line.split(",")[3] for line in data[1:5]] == [row[2] for row in rows]
+    row = r"^│ ([0-9A-F./]+ [-0-9A-F]) +│ (gift|placement) +│ +[12] │ (win|draw) +│ +(\d+) of"
+    worst = re.findall(row, shown.out, re.MULTILINE)
+    assert len(worst) == 10
+    for text, _, value, _ in worst:
+        answer = qarena("solve", text, "--json", "-", "--no-turns", "--memory", "1MiB").out
+        assert f'"value": {int(value == "win")}' in answer
+    assert "is not in archive" in qarena("annotate", "--run", "000000000000", *where).err
+
+
+def files(root: Path) -> list[Path]:
+    """The files of decisions, those that count and others, by unit."""
+    return sorted(root.glob("decisions/*/*.parquet"))
+
+
+def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
+    def first_and_counted() -> tuple[int, int]:
+        with open_archive(root) as archive:
+            row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
+            return row
+
+    annotated(root, AnnotationOptions(megabytes=1.0, from_pieces=13))
+    annotated(root, AnnotationOptions(megabytes=1.0, from_pieces=14, choices=True))
+    first, counted = first_and_counted()
+    assert first == 13
+    assert counted > 0
+    annotated(root)
+    assert first_and_counted()[0] == OPENING
+    assert first_and_counted()[1] > counted
