@@ -50,13 +50,6 @@ class PairRange(NamedTuple):
     pairs: int
 
 
-class TimedBlock(NamedTuple):
-    """A block and the seconds that one thread took to play it."""
-
-    block: Block
-    seconds: float
-
-
 class Pace:
     """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows.
 
@@ -130,7 +123,7 @@ class BatchEngine:
         threads: int,
         stop: threading.Event | None = None,
         idle: Callable[[], None] = lambda: None,
-    ) -> Iterator[TimedBlock]:
+    ) -> Iterator[Block]:
         """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
 
         An order is taken from the iterable when a thread is about to be free. So the caller may decide late what to
@@ -139,7 +132,7 @@ class BatchEngine:
         """
         abandoned = threading.Event()
 
-        def play_one(order: PairRange, stopping: StopSignal) -> TimedBlock | None:
+        def play_one(order: PairRange, stopping: StopSignal) -> Block | None:
             cut = StopDeadline(stopping, GRACE_SECONDS)
             return self.play_block(order, lambda: abandoned.is_set() or cut())
 
@@ -151,12 +144,12 @@ class BatchEngine:
             abandoned.set()  # nobody takes the blocks in progress any more
 
     @overload
-    def play_block(self, order: PairRange) -> TimedBlock: ...
+    def play_block(self, order: PairRange) -> Block: ...
 
     @overload
-    def play_block(self, order: PairRange, cut: Callable[[], bool]) -> TimedBlock | None: ...
+    def play_block(self, order: PairRange, cut: Callable[[], bool]) -> Block | None: ...
 
-    def play_block(self, order: PairRange, cut: Callable[[], bool] | None = None) -> TimedBlock | None:
+    def play_block(self, order: PairRange, cut: Callable[[], bool] | None = None) -> Block | None:
         """Play the games of each pair of ``order`` in the calling thread; None if ``cut()`` became true meanwhile.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
@@ -171,8 +164,8 @@ class BatchEngine:
             games.append(found)
             thoughts += [] if told is None else [told]
         columns = concat_games(games), self.swapped, concat_games(thoughts) if thoughts else None
-        block = Block(order.pairing, order.first_pair, self.opening_plies, *columns)
-        return TimedBlock(block, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return Block(order.pairing, order.first_pair, self.opening_plies, *columns, seconds)
 
     def compute_openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
         """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""

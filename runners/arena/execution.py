@@ -389,12 +389,12 @@ class ChunkPlayer:
         """Play a few units, all their games or none; false if that was cut."""
         blocks, games = [], 0
         for order in list_pair_ranges(self.experiment.unit_line, *chunk):
-            played = self.experiment.engine.play_block(order, cut)
-            if played is None:
+            block = self.experiment.engine.play_block(order, cut)
+            if block is None:
                 return False
-            self.pace.update(order.pairing, order.pairs, played.seconds)
-            blocks.append(played.block)
-            games += len(played.block.games.plies)
+            self.pace.update(order.pairing, order.pairs, block.seconds)
+            blocks.append(block)
+            games += len(block.games.plies)
         writer.add(chunk[1], blocks)
         with self.lock:
             self.games += games

@@ -120,8 +120,8 @@ def _replay_range(
         if progress:
             progress.report_turns(engine.turns)
 
-    for block, seconds in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
-        pace.update(block.pairing, block.pairs, seconds)
+    for block in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
+        pace.update(block.pairing, block.pairs, block.seconds)
         sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
             part.fingerprint for part in concat_blocks([block])
         )
@@ -155,7 +155,7 @@ def _find_first_difference(
 def find_difference(stored: RangeGames, engine: BatchEngine, order: PairRange) -> GameDifference | None:
     """Play a block of pairs again and return its first game that differs from ``stored``; None if none does."""
     games = _select_games(stored, order)
-    (played,) = concat_blocks([engine.play_block(order).block])
+    (played,) = concat_blocks([engine.play_block(order)])
     plies = _find_differing_plies(games, played)
     for index in np.flatnonzero(plies >= 0)[:1].tolist():
         texts = _format_game(games, index), _format_game(played, index)

@@ -244,7 +244,7 @@ def play_against(
         return Tally(), []
     engine, pairs = build_engine(spec), -(-options.games // 2)
     blocks = engine.play((PairRange(0, pair, 1) for pair in range(pairs)), options.threads, stop)
-    return tally_by_pairing(each.block for each in blocks).get(0, Tally()), engine.describe_misbehaviour()
+    return tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour()
 
 
 def estimate_draw_rate(games: Tally) -> Estimate:

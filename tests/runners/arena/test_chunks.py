@@ -121,7 +121,7 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 def blocks(experiment: Experiment, first: int, end: int) -> list[Block]:
-    return [experiment.engine.play_block(order).block for order in list_pair_ranges(experiment.unit_line, first, end)]
+    return [experiment.engine.play_block(order) for order in list_pair_ranges(experiment.unit_line, first, end)]
 
 
 def files(experiment: Experiment) -> list[Range]:
