@@ -233,7 +233,7 @@ class CloningBlock(NamedTuple):
 def select_cloning_block(
     found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
-    """One game of ``ONE_IN``, or the others."""
+    """One game of ``HELD_OUT_ONE_IN``, or the others."""
     rows = np.flatnonzero((words % np.uint64(HELD_OUT_ONE_IN) == 0) == held_out)
     taken = found.select_rows(rows)
     games = Games(*(np.ascontiguousarray(each) for each in taken.games))

@@ -137,7 +137,10 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 
 @kernel()
 def compute_game_words(run: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """A random word for each game of a run (its ``run_id_to_number``), the same whatever else was chosen: [G] uint64."""
+    """A random word for each game of a run, the same whatever else was chosen: [G] uint64.
+
+    ``run`` is the run's number by ``run_id_to_number``.
+    """
     words = np.empty(game_id.shape[0], np.uint64)
     for i in range(game_id.shape[0]):
         words[i] = mix(mix(uint64(run) + uint64(seed) * GAMMA) ^ (uint64(game_id[i]) + GAMMA))
