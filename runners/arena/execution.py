@@ -83,7 +83,7 @@ def execute_experiment(
     again = experiment.units_missing_evaluations(request.games)
     if not stop.is_set() and any(first < ended and begun < end for first, end in again for begun, ended in written):
         raise FailureError(
-            f"games of run {run_id} went otherwise when they were played again, so what was thought in them is left "
+            f"games of run {run_id} went otherwise when they were played again, so their evaluations are left "
             "out: the answers of an agent depend on more than the position and rng"
         )
     if not stop.is_set() and len(archive.list_effective_ranges(run_id)) >= MANY_FILES_TO_COMPACT:
@@ -272,7 +272,7 @@ class PlayTask(Task):
     shard_seconds: float
     fingerprint: str  # of the code
     keep_going: bool
-    thoughts: bool = False
+    evaluations: bool = False
 
     def __call__(self, part: Range, stop: StopSignal) -> ChunkResult:
         return self.chunk_player.play(part, stop)
@@ -289,7 +289,7 @@ class PlayTask(Task):
         another archive than the user's process, or other code.
         """
         storage = ArchiveOptions(
-            parse_location(self.root), self.shard_games, self.shard_seconds, thoughts=self.thoughts
+            parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations
         )
         archive = Archive.open(storage.root)
         run = RunSpec.from_dict(self.run, archive)
@@ -306,7 +306,7 @@ class PlayTask(Task):
                 f"{self.fingerprint}: install the same version of the project and of your agents on all machines"
             )
         request = RunRequest(run, self.games, 1, storage, progress=False)
-        return Experiment(request, build_engine(run, agents, self.keep_going, self.thoughts), archive, code)
+        return Experiment(request, build_engine(run, agents, self.keep_going, self.evaluations), archive, code)
 
 
 def build_task(experiment: Experiment) -> PlayTask:
@@ -320,7 +320,7 @@ def build_task(experiment: Experiment) -> PlayTask:
         shard_seconds=storage.shard_seconds,
         fingerprint=experiment.code["fingerprint"],
         keep_going=request.keep_going,
-        thoughts=storage.thoughts,
+        evaluations=storage.evaluations,
     )
 
 
