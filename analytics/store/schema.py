@@ -9,7 +9,7 @@ import polars as pl
 
 from quarto.batch import ENDINGS, GAME_BITS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 ENDING_TYPE = pl.Enum(ENDINGS)
 
