@@ -16,6 +16,7 @@ FINGERPRINTS = {  # of the games of each run
     "1c7d9c5df56c": "0e66535d12747409",
     "394a45772216": "30d81dee693cc5e1",
 }
+UNITS = {SEARCH_RUN: 8, "1c7d9c5df56c": 4, "394a45772216": 4}
 
 
 def copy_format_2(target: Path) -> Path:

@@ -26,6 +26,7 @@ from tests.analytics.tables.upkeep.older_archives import (
     FORMAT_2,
     POLICY_ID,
     SEARCH_RUN,
+    UNITS,
     copy_format_2,
 )
 
@@ -64,7 +65,9 @@ def test_runs_games_and_policies_are_the_same_afterwards(upgraded: Path) -> None
     assert archive.list_run_ids() == sorted(FINGERPRINTS)
     for run_id, fingerprint in FINGERPRINTS.items():
         assert f"{archive.list_effective_ranges(run_id).fingerprint:016x}" == fingerprint
-        assert set(archive.load_run(run_id).derived) == {"evaluations", "positions", "first_plies"}
+        assert archive.load_run(run_id).derived == dict.fromkeys(
+            ("evaluations", "positions", "first_plies"), UNITS[run_id]
+        )
     card, _ = policy_store.read(archive, "from_search")
     assert card.policy_id == POLICY_ID
     stored = pl.concat(pl.read_parquet(path, hive_partitioning=False) for path in FORMAT_2.glob("thoughts/*/*.parquet"))
