@@ -237,10 +237,10 @@ def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem
 
 
 def test_agents_in_python_also_in_processes_and_engines_may_return_evaluations(tmp_path: Path) -> None:
-    told_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
+    reported_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
     script = (ROOT / "runners/hosting/engines/examples/careful.py").read_text()
     engine = tmp_path / "engine.py"
-    engine.write_text(script.replace("print(turn(", f"{told_before}; print(turn("))
+    engine.write_text(script.replace("print(choose_turn(", f"{reported_before}; print(choose_turn("))
     evaluator = "agent:random,_target_:tests.runners.players.Evaluator"
     agents = [
         *(f"{{{evaluator},name:{name}{more}}}" for name, more in EVALUATORS.items()),
