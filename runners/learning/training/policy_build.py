@@ -265,7 +265,7 @@ def _derive_from_counts(prepared: PreparedBuild) -> DerivedPolicy:
         counts = counts + found
         sums[run_id] = sums.get(run_id, 0) + fingerprint
     derivation: Any = request.policy_kind
-    policy = call_kind(request.kind, request.settings, lambda: derivation.policy_of(counts))
+    policy = call_kind(request.kind, request.settings, lambda: derivation.policy_from_counts(counts))
     runs = [record.run_id for record in sort_for_learning(selection.runs)]
     ranges = build_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
     return DerivedPolicy(policy, ranges, format_fingerprints({run_id: sums[run_id] for run_id in runs}))
