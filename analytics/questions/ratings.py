@@ -65,7 +65,7 @@ class Ratings:
     met_only_forfeiting: tuple[str, ...] = ()  # agents that met only those: not rated
 
     @property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         return len({rating.group for rating in self.ratings})
 
     def to_frame(self) -> pl.DataFrame:
@@ -95,9 +95,9 @@ class Ratings:
     def describe(self, mover_chooses: bool) -> list[str]:
         """Sentences beside a table of the ratings: the seat, draws, what stays unknown, agents without a rating."""
         lines = [self._describe_seat_and_draws(mover_chooses)]
-        if self.groups > 1:
+        if self.group_count > 1:
             lines.append(
-                f"{self.groups} groups of agents have no games between them: compare ratings within a group only."
+                f"{self.group_count} groups of agents have no games between them: compare ratings within a group only."
             )
         for text, agents in (
             (
@@ -119,17 +119,17 @@ class Ratings:
             lines.append(
                 f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
             )
-        return [*lines, *self.unrated]
+        return [*lines, *self.unrated_sentences]
 
     @property
-    def unrated(self) -> list[str]:
+    def unrated_sentences(self) -> list[str]:
         """Sentences on agents that have no rating."""
         lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
         alone = ", ".join(self.met_only_forfeiting)
         return [*lines, *([f"Not rated, met only these: {alone}."] if alone else [])]
 
-    def _list_agents_with_elo(self, value: float) -> list[str]:
-        return [rating.agent for rating in self.ratings if rating.elo.mean == value]
+    def _list_agents_with_elo(self, elo: float) -> list[str]:
+        return [rating.agent for rating in self.ratings if rating.elo.mean == elo]
 
     def _describe_seat_and_draws(self, mover_chooses: bool) -> str:
         if math.isnan(self.seat.mean):
@@ -179,8 +179,8 @@ def fit_ratings(
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    met = _orient_tallies(tallies)
-    forfeited = _find_forfeiting_agents(met)
+    met = _select_and_orient_tallies(tallies)
+    forfeited = _find_always_forfeiting_agents(met)
     tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
     agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
     if not agents:
@@ -191,12 +191,14 @@ def fit_ratings(
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
     pairs = _BootstrapPopulation.build(tallies, agents, shared)
-    games = pairs.count_games(pairs.cells)
+    games = pairs.count_games_by_seat(pairs.cells)
     rated = _RatedAgents(
-        _number_groups(len(agents), games), _count_games(len(agents), games), agents.index(anchor) if anchor else None
+        _compute_group_numbers(len(agents), games),
+        _count_games_by_agent(len(agents), games),
+        agents.index(anchor) if anchor else None,
     )
     fitted, dice = fit_davidson(len(agents), games), np.random.default_rng(seed)
-    again = [fit_davidson(len(agents), pairs.count_games(pairs.resample(dice)), fitted) for _ in range(samples)]
+    again = [fit_davidson(len(agents), pairs.count_games_by_seat(pairs.resample(dice)), fitted) for _ in range(samples)]
     elos, drawn = rated.compute_elos(fitted), [rated.compute_elos(each) for each in again]
     order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
     found = []
@@ -208,16 +210,16 @@ def fit_ratings(
         tuple(found),
         _estimate_interval(fitted.seat * ELO_PER_UNIT, [each.seat * ELO_PER_UNIT for each in again]),
         _estimate_interval(_compute_draw_share(fitted.draws), [_compute_draw_share(each.draws) for each in again]),
-        _compute_superiority([rated.compute_elos(each, level=0.0) for each in again], rated.groups)[
+        _compute_superiority([rated.compute_elos(each, undecided_elo=0.0) for each in again], rated.groups)[
             np.ix_(order, order)
         ],
-        tuple(agents[i] for i in order if fitted.seat_decides and rated.is_in_reference(fitted)[i]),
+        tuple(agents[i] for i in order if fitted.seat_decides and rated.mark_reference_agents(fitted)[i]),
         tuple(forfeited.items()),
         tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
     )
 
 
-def _find_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
+def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
     """The agents that forfeited all of their games, and how many these are."""
     games, forfeits = Counter[str](), Counter[str]()
     for both, tally in tallies.items():
@@ -227,10 +229,10 @@ def _find_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
     return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
-def _orient_tallies(tallies: Tallies) -> Tallies:
+def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
     """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
     found = sum_tallies_by_key(
-        ((first, second), tally) if first < second else ((second, first), tally.swapped)
+        ((first, second), tally) if first < second else ((second, first), tally.with_agents_swapped)
         for (first, second), tally in tallies.items()
         if first != second and tally.games
     )
@@ -262,7 +264,7 @@ class _BootstrapPopulation:
             grouped = grouped[grouped.any(axis=(1, 2))]
         return _BootstrapPopulation(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
 
-    def count_games(self, cells: NDArray[np.int64]) -> SeatCounts:
+    def count_games_by_seat(self, cells: NDArray[np.int64]) -> SeatCounts:
         counts = (cells @ _GAMES_BY_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
         return SeatCounts(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
@@ -295,10 +297,10 @@ class _RatedAgents:
     games: NDArray[np.int64]  # [A] games
     anchor: int | None
 
-    def compute_elos(self, fitted: DavidsonFit, level: float = math.nan) -> NDArray[np.float64]:
+    def compute_elos(self, fitted: DavidsonFit, undecided_elo: float = math.nan) -> NDArray[np.float64]:
         """[A] Elo relative to a reference in each agent's group: the anchor or, without it, the mean of a component.
 
-        ``level`` is the rating of all agents of a reference component in which the seat decided every game.
+        ``undecided_elo`` is the rating of all agents of a reference component in which the seat decided every game.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -308,13 +310,13 @@ class _RatedAgents:
             over = fitted.strengths[members] - centre
             over = np.where(np.abs(over) > FARTHEST_FINITE, np.copysign(np.inf, over), over)
             if fitted.seat_decides and len(reference) > 1:
-                over[:] = level
+                over[:] = undecided_elo
             to_reference, from_reference = fitted.above[members, reference[0]], fitted.above[reference[0], members]
             outside = np.where(to_reference, np.inf, np.where(from_reference, -np.inf, np.nan))
             elos[members] = np.where(to_reference & from_reference, over, outside)
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
-    def is_in_reference(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
+    def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
         """[A] whether an agent belongs to a reference component of more than one agent."""
         found = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
@@ -330,32 +332,32 @@ class _RatedAgents:
         return np.flatnonzero(both[self.anchor if self.anchor in members else seed])
 
 
-def _number_groups(agents: int, games: SeatCounts) -> NDArray[np.int64]:
+def _compute_group_numbers(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
     """The number of each agent's group, 0 the largest: agents joined by games, directly or through others."""
-    met = np.zeros((agents, agents), np.bool_)
+    met = np.zeros((agent_count, agent_count), np.bool_)
     met[games.zero, games.one] = met[games.one, games.zero] = True
     roots = transitive_closure(met).argmax(axis=1)
-    sizes = np.bincount(roots, minlength=agents)
+    sizes = np.bincount(roots, minlength=agent_count)
     by_size = sorted(set(roots.tolist()), key=lambda root: (-sizes[root], root))
     return np.array([by_size.index(root) for root in roots.tolist()])
 
 
-def _count_games(agents: int, games: SeatCounts) -> NDArray[np.int64]:
+def _count_games_by_agent(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
     total = games.counts.sum(axis=1)
-    played = np.bincount(games.zero, total, agents) + np.bincount(games.one, total, agents)
+    played = np.bincount(games.zero, total, agent_count) + np.bincount(games.one, total, agent_count)
     return played.astype(np.int64)
 
 
-def _compute_superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+def _compute_superiority(sampled_elos: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
     """[A, A] the share of samples in which row is above column; equal or incomparable agents count as half.
 
     NaN across groups, and without samples.
     """
     points = np.zeros((len(groups), len(groups)))
-    for elos in drawn:
+    for elos in sampled_elos:
         points += 0.5 + ((elos[:, None] > elos).astype(np.float64) - (elos[:, None] < elos)) / 2
     points[groups[:, None] != groups] = np.nan
-    return points / len(drawn) if drawn else np.full_like(points, np.nan)
+    return points / len(sampled_elos) if sampled_elos else np.full_like(points, np.nan)
 
 
 def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
@@ -367,6 +369,6 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
 
 
-def _compute_draw_share(parameter: float) -> float:
+def _compute_draw_share(draw_parameter: float) -> float:
     """The share of draws between equals if the seat made no difference."""
-    return math.exp(parameter) / (2 + math.exp(parameter))
+    return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

@@ -248,14 +248,14 @@ def read_tallies(archive: Archive, run_ids: Sequence[str]) -> dict[str, dict[int
 
 
 def _sum_run_tallies(
-    archive: Archive, run_id: str, known: Ranges, found: Sequence[dict[int, Tally]]
+    archive: Archive, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]]
 ) -> dict[int, Tally]:
-    """The tallies of a run from those of its ranges, and from the games of those that are not ``known``."""
+    """The tallies of a run from those of its ranges, and from the games of those that are not ``tally_ranges``."""
     counted_now = [
-        count_tallies(read_rows(archive, run_id, stored, "games"), archive.load_run(run_id).swapped)
-        for stored in archive.list_effective_ranges(run_id).select_outside(known)
+        tally_game_rows(read_rows(archive, run_id, stored, "games"), archive.load_run(run_id).swapped)
+        for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
     ]
-    summed = sum_tallies_by_key(item for tallies in (*found, *counted_now) for item in tallies.items())
+    summed = sum_tallies_by_key(item for tallies in (*range_tallies, *counted_now) for item in tallies.items())
     return dict(sorted(summed.items()))
 
 
@@ -298,7 +298,7 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     return [tallies_from_rows(islice(rows, size)) for size in sizes]
 
 
-def count_tallies(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
+def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
     """The tallies by pairing of rows of the table ``games``."""
     found = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):

@@ -293,25 +293,31 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
 
 
 @functools.cache
-def _build_command(typed: str) -> Any:
+def _build_command(command_name: str) -> Any:
     """The typed command as Click has it, or all of them if there is none of this name.
 
     Each takes a millisecond to make. What runs many in one process, as the tests do, need not make them anew.
     """
     one = copy(app)
-    one.registered_commands = [each for each in app.registered_commands if _find_command_name(each.callback) == typed]
-    one.registered_groups = [each for each in app.registered_groups if _find_command_name(each.typer_instance) == typed]
-    return _adapt_parameters(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
+    one.registered_commands = [
+        each for each in app.registered_commands if _find_command_name(each.callback) == command_name
+    ]
+    one.registered_groups = [
+        each for each in app.registered_groups if _find_command_name(each.typer_instance) == command_name
+    ]
+    return _hide_metavars_and_expand_homes(
+        typer.main.get_command(one if one.registered_commands or one.registered_groups else app)
+    )
 
 
-def _adapt_parameters(command: Any) -> Any:
+def _hide_metavars_and_expand_homes(command: Any) -> Any:
     """Let the help of a command show no type of a flag, which takes no value, and expand ``~`` in each of its paths."""
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):
             option.metavar = ""
         option.callback = option.callback or _expand_homes
     for inner in getattr(command, "commands", {}).values():
-        _adapt_parameters(inner)
+        _hide_metavars_and_expand_homes(inner)
     return command
 
 

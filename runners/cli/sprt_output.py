@@ -29,14 +29,14 @@ NOTE_SECONDS = 30.0  # between two lines where there is no terminal, unless the 
 
 
 @contextmanager
-def show_progress(progress: bool, games: int) -> Iterator[OnPairs]:
+def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
     """Yield a function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
-    if not progress:
+    if not is_shown:
         yield lambda _trial: None
         return
     with show_progress_bar("testing", "games") as bar:
         if not bar.is_shown:
-            yield _ProgressPrinter().report
+            yield _ProgressPrinter().print_if_due
             return
         bar.start(games)
 
@@ -53,7 +53,7 @@ class _ProgressPrinter:
     def __init__(self) -> None:
         self._pairs, self._since = 0, time.monotonic()
 
-    def report(self, trial: SequentialTest) -> None:
+    def print_if_due(self, trial: SequentialTest) -> None:
         moment = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= NOTE_SECONDS):
             console.print_note(format_state(trial))
@@ -71,7 +71,7 @@ def print_outcome(outcome: SprtOutcome) -> None:
     """Print a test's verdict, its number of games, and where they are stored."""
     trial = outcome.trial
     if not trial.pairs:
-        console.print_note(f"run {outcome.run.run_id} has no games yet")
+        console.print_note(f"run {outcome.experiment.run_id} has no games yet")
         return
     measured = format_test(trial.counts, trial.hypotheses, estimate_strength(trial.counts))
     for line in [*measured, *_format_verdict(outcome), _format_games_played(outcome)]:
@@ -80,7 +80,7 @@ def print_outcome(outcome: SprtOutcome) -> None:
 
 def _format_verdict(outcome: SprtOutcome) -> list[str]:
     """Say which hypothesis the games reject. Accepting one does not say that it is true."""
-    trial, spec = outcome.trial, outcome.run.request.spec
+    trial, spec = outcome.trial, outcome.experiment.request.spec
     ((first, second),) = spec.pairing_labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
     games = f"after {2 * trial.pairs:,} games"
@@ -97,15 +97,15 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
 
 
 def _format_games_played(outcome: SprtOutcome) -> str:
-    where = f"run {outcome.run.run_id} in {outcome.run.request.storage.root}"
+    where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."
     return f"{outcome.played:,} games in {outcome.seconds:.1f} s, every ply on disk; {where}."
 
 
-def format_row(outcome: SprtOutcome) -> dict[str, str]:
+def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
     """Return the row of a job in the table of its sweep."""
-    trial, ((first, second),) = outcome.trial, outcome.run.request.spec.pairing_labels
+    trial, ((first, second),) = outcome.trial, outcome.experiment.request.spec.pairing_labels
     return {
         "first": first,
         "second": second,
@@ -116,16 +116,16 @@ def format_row(outcome: SprtOutcome) -> dict[str, str]:
     }
 
 
-def print_counts(text: str, settings: Sequence[str]) -> None:
+def print_test_of_counts(counts_text: str, hypothesis_settings: Sequence[str]) -> None:
     """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
     try:
-        counts = check_counts([int(count) for count in text.split(",")])
+        counts = check_counts([int(count) for count in counts_text.split(",")])
     except ValueError:
         raise RequestError(
-            f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
+            f"--counts {counts_text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
         ) from None
     names = Hypotheses.__struct_fields__
-    hypotheses = Hypotheses(**dict(_parse_hypothesis(setting, names) for setting in settings))
+    hypotheses = Hypotheses(**dict(_parse_hypothesis(setting, names) for setting in hypothesis_settings))
     for line in format_test(counts, hypotheses, estimate_strength(counts)):
         console.print_line(line)
 

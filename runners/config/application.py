@@ -19,10 +19,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from analytics import format_archive_option, open_archive
-from analytics.questions.columns import ResultColumn, describe_seats, format_percent, number_column, pairing_columns
+from analytics.questions.columns import (
+    ResultColumn,
+    describe_seat_roles,
+    format_percent,
+    number_column,
+    pairing_columns,
+)
 from quarto.errors import RequestError
 from runners.config.objectives import Objective, SweepTarget, build_objective
-from runners.config.schemas import RunConfig, check_values
+from runners.config.schemas import RunConfig, check_keys_and_values
 from runners.config.yaml_options import to_plain_dict
 from runners.hosting import interruption
 from runners.terminal import console
@@ -80,7 +86,7 @@ PreparedRequest = Callable[[], CommandOutcome]  # carries out a request that is 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
     """The columns of an outcome that is one row in the table of a sweep."""
-    return [ResultColumn(heading, [text], right=not text[:1].isalpha()) for heading, text in texts.items()]
+    return [ResultColumn(heading, [text], right_aligned=not text[:1].isalpha()) for heading, text in texts.items()]
 
 
 class Application(ABC):
@@ -106,12 +112,12 @@ class Application(ABC):
         """Raises ``RequestError`` for a setting that no job of a sweep could have, before the first one begins."""
         from analytics.store.records import SWEEP_ID
 
-        check_values(cfg, self.schema)
+        check_keys_and_values(cfg, self.schema)
         if cfg.sweep.id is not None and not SWEEP_ID.fullmatch(cfg.sweep.id):
             allowed = "at most 64 letters, digits, '_', '.', '-' and '=', the first a letter or a digit"
             raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
-    def build_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
+    def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
         """The value that jobs return, given the configuration of the first; None: they return none.
 
         Raises ``RequestError`` if that cannot be the value of any job.
@@ -120,7 +126,7 @@ class Application(ABC):
 
     def check_and_prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         """Check the configuration by the schema and ``prepare`` it."""
-        check_values(cfg, self.schema)
+        check_keys_and_values(cfg, self.schema)
         return self.prepare(cfg, hydra_cfg)
 
 
@@ -147,7 +153,7 @@ class RunApplication(Application):
             if not (agent.limits.is_limited or agent.runs_programs):  # which would start a process
                 agent.build()
 
-    def build_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget:
+    def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget:
         objective, spec = _build_objective(cfg, hydra_cfg), _build_request(cfg, hydra_cfg).spec
         objective.check(spec)
         objective.check_duration(spec)
@@ -220,10 +226,10 @@ def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float
     return columns
 
 
-def _build_pairing_columns(found: Sequence[PairingResult]) -> list[ResultColumn]:
+def _build_pairing_columns(results: Sequence[PairingResult]) -> list[ResultColumn]:
     from analytics.questions.pairings import pairings_frame
 
-    return pairing_columns(pairings_frame(found), with_scores=False)
+    return pairing_columns(pairings_frame(results), with_scores=False)
 
 
 # A run in the terminal.
@@ -239,8 +245,8 @@ SUGGESTED_QUERIES = (
 )
 
 
-def print_outcome(outcome: RunOutcome, log: Path) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
+def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
+    """Print the tables of a run, its speed, and commands that ask about its games; ``log_file`` has more on misbehaviour."""
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
         return
@@ -251,7 +257,9 @@ def print_outcome(outcome: RunOutcome, log: Path) -> None:
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)
         command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
-        print_crosstable(build_crosstable(outcome.results), intervals=not shared, how=f"{command} {ALL_ROWS_HINT}")
+        print_crosstable(
+            build_crosstable(outcome.results), with_intervals=not shared, all_rows_hint=f"{command} {ALL_ROWS_HINT}"
+        )
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _print_pairings(outcome)
@@ -267,16 +275,16 @@ def print_outcome(outcome: RunOutcome, log: Path) -> None:
         for question in SUGGESTED_QUERIES:
             of_run = question.format(f"run_id = '{outcome.run_id}'")
             console.print_line(f"  {console.format_sql_command(of_run, outcome.root)}")
-    _print_forfeits(outcome, log)
+    _print_forfeits(outcome, log_file)
 
 
-def _print_forfeits(outcome: RunOutcome, log: Path) -> None:
+def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
     """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
     for line in outcome.misbehaviour:
         console.print_note(line)
     forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
     told = [f"warning: {forfeits:,} of {games:,} games of this run are forfeits"] if forfeits else []
-    told += [f"more in {os.path.relpath(log)}"] if outcome.misbehaviour else []
+    told += [f"more in {os.path.relpath(log_file)}"] if outcome.misbehaviour else []
     if told:
         console.print_note("; ".join(told))
 
@@ -313,7 +321,7 @@ def _print_pairings(outcome: RunOutcome) -> None:
     )
     command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
     print_row_limit_note(len(outcome.results), "pairings", f"{command} {ALL_ROWS_HINT}")
-    console.print_line(describe_seats(outcome.mover_chooses))
+    console.print_line(describe_seat_roles(outcome.mover_chooses))
 
 
 RUN = RunApplication()
@@ -332,7 +340,9 @@ def read_typed_command() -> str:
     return f"qarena {os.environ[COMMAND_VARIABLE]}"
 
 
-def print_resume_hint(kept: str = "all games that were finished are in the archive") -> int:
+def print_resume_hint(kept_sentence: str = "all games that were finished are in the archive") -> int:
     """Print how an interrupted command is continued; returns the exit code."""
-    console.print_note(f"interrupted; {kept}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}")
+    console.print_note(
+        f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}"
+    )
     return interruption.exit_code()

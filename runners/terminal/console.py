@@ -30,7 +30,7 @@ from rich.text import Text
 
 from analytics import format_archive_option
 from analytics.questions.columns import ResultColumn, Table, format_duration, format_pace
-from analytics.questions.columns import escape_text as escape_text  # noqa: PLC0414  (for all who print)
+from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
 
 
 class _StandardOutput(Console):
@@ -47,13 +47,13 @@ def build_output_console() -> Console:
 
 def print_line(text: str) -> None:
     """Print text of a result to standard output as it is, not wrapped."""
-    build_output_console().print(escape_text(text), markup=False, soft_wrap=True)
+    build_output_console().print(escape_hidden_characters(text), markup=False, soft_wrap=True)
 
 
-def print_note(text: str, screen: IO[str] | None = None) -> None:
-    """Print text that is not a result to standard error, or to ``screen``, as it is, not wrapped."""
-    console = Console(file=screen, stderr=True, highlight=False, emoji=False, soft_wrap=True)
-    console.print(escape_text(text), markup=False)
+def print_note(text: str, stream: IO[str] | None = None) -> None:
+    """Print text that is not a result to standard error, or to ``stream``, as it is, not wrapped."""
+    console = Console(file=stream, stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    console.print(escape_hidden_characters(text), markup=False)
 
 
 FOLD_WIDTH = 24  # a text this long or shorter stays in one line
@@ -67,7 +67,7 @@ def compute_column_width(column: ResultColumn) -> int:
 
 def is_foldable(column: ResultColumn) -> bool:
     """Whether it has texts long enough to go on in the next line."""
-    return not column.right and compute_column_width(column) > FOLD_WIDTH
+    return not column.right_aligned and compute_column_width(column) > FOLD_WIDTH
 
 
 def compute_min_width(column: ResultColumn) -> int:
@@ -95,7 +95,7 @@ def drop_spare_columns(table: Table, width: int) -> tuple[Table, list[str]]:
 def build_rich_table(table: Table, folded: bool = False) -> RichTable:
     """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
     made = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
-    sides: list[JustifyMethod] = ["right" if column.right else "left" for column in table.columns]
+    sides: list[JustifyMethod] = ["right" if column.right_aligned else "left" for column in table.columns]
     for column, side in zip(table.columns, sides, strict=True):
         folds_here = folded and is_foldable(column)
         least = FOLD_WIDTH if folds_here else None
@@ -111,7 +111,7 @@ def render_plain_table(table: Table) -> Iterator[str]:
     texts = [(each.heading, *each.texts) for each in columns]
     widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
 
-    def render_rule(left: str, rule: str, between: str, right: str) -> str:
+    def render_horizontal_line(left: str, rule: str, between: str, right: str) -> str:
         return left + between.join(rule * (width + 2) for width in widths) + right
 
     def render_row(row: Sequence[str], edge: str) -> Iterator[str]:
@@ -119,26 +119,29 @@ def render_plain_table(table: Table) -> Iterator[str]:
         for line in range(max(map(len, cells), default=0)):
             parts = [each[line] if line < len(each) else "" for each in cells]
             padded = (
-                " " * (width - cell_len(part)) + part if each.right else part + " " * (width - cell_len(part))
+                " " * (width - cell_len(part)) + part if each.right_aligned else part + " " * (width - cell_len(part))
                 for part, width, each in zip(parts, widths, columns, strict=True)
             )
             yield f"{edge} {f' {edge} '.join(padded)} {edge}"
 
-    yield render_rule("┏", "━", "┳", "┓")
+    yield render_horizontal_line("┏", "━", "┳", "┓")
     yield from render_row([each.heading for each in columns], "┃")
-    yield render_rule("┡", "━", "╇", "┩")
+    yield render_horizontal_line("┡", "━", "╇", "┩")
     for row in table.rows:
         yield from render_row(row, "│")
-    yield render_rule("└", "─", "┴", "┘")
+    yield render_horizontal_line("└", "─", "┴", "┘")
 
 
 def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
     """A table of these columns, in whose texts a terminal obeys nothing."""
     visible = [
-        column._replace(heading=escape_text(column.heading), texts=[escape_text(f"{text}") for text in column.texts])
+        column._replace(
+            heading=escape_hidden_characters(column.heading),
+            texts=[escape_hidden_characters(f"{text}") for text in column.texts],
+        )
         for column in columns
     ]
-    return Table(escape_text(title), visible)
+    return Table(escape_hidden_characters(title), visible)
 
 
 def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
@@ -150,19 +153,19 @@ def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
     console = build_output_console()
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:
-        _print_at_width(console, choices[0])
+        _print_uncut_tables(console, choices[0])
     elif fitting:
-        _print_at_width(console, fitting[0])
+        _print_uncut_tables(console, fitting[0])
     else:
         narrow = [drop_spare_columns(table, console.width) for table in choices[-1]]
-        _print_at_width(console, [table for table, _ in narrow], folded=True)
+        _print_uncut_tables(console, [table for table, _ in narrow], folded=True)
         _print_dropped_columns(console, [heading for _, gone in narrow for heading in gone], wide is not None)
 
 
-def _print_at_width(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
+def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
     width = console.width
     for table in tables:
-        if not folded and _renders_as_plain(console, table):
+        if not folded and _can_render_plain(console, table):
             title = [table.title.ljust(compute_table_width(table) - cell_len(table.title) + len(table.title))]
             console.out("\n".join([*(title if table.title else []), *render_plain_table(table)]), highlight=False)
             continue
@@ -175,7 +178,7 @@ def _print_at_width(console: Console, tables: Sequence[Table], folded: bool = Fa
     console.width = width
 
 
-def _renders_as_plain(console: Console, table: Table) -> bool:
+def _can_render_plain(console: Console, table: Table) -> bool:
     """Return whether ``drawn`` gives what Rich would print: nothing is bold, boxes are not ASCII, the title fits.
 
     Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands.
@@ -185,12 +188,12 @@ def _renders_as_plain(console: Console, table: Table) -> bool:
     )
 
 
-def _print_dropped_columns(console: Console, headings: Sequence[str], has_option: bool) -> None:
+def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
     """Name the columns that did not fit, and a way to see them."""
     if headings:
         more = len(headings) - MAX_NAMED_COLUMNS
         named = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
-        how = "--wide shows them" if has_option else "a wider terminal shows them, or | less -S"
+        how = "--wide shows them" if has_wide_option else "a wider terminal shows them, or | less -S"
         console.print(f"Left out to fit {console.width} columns: {named} ({how}).", markup=False, soft_wrap=True)
 
 
@@ -210,9 +213,13 @@ def format_speed(games: int, seconds: float) -> str:
     return f"{games:,} games in {seconds:.1f} s, {format_pace(games, seconds)} games a second with every ply on disk"
 
 
-def format_count(count: int, thing: str, things: str = "") -> str:
+def format_count(count: int, singular: str, plural: str = "") -> str:
     """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
-    return f"{count:,} {thing if count == 1 else things or f'{thing}s'}" if count else f"no {things or f'{thing}s'}"
+    return (
+        f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
+        if count
+        else f"no {plural or f'{singular}s'}"
+    )
 
 
 def format_shell_line(words: Iterable[str]) -> str:
@@ -277,13 +284,13 @@ class ProgressBar:
 
 
 @contextmanager
-def show_progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[ProgressBar]:
+def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
     """A bar with the count of units, units a second, and the time left (the time spent if the total is not known).
 
     Where there is no terminal, a line every ``NOTE_SECONDS``.
     """
     terminal = Console(file=sys.stderr)  # this one, also while another is put in its place
-    shown = wanted and terminal.is_terminal
+    shown = visible and terminal.is_terminal
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(min(40, terminal.width // 5)),
@@ -294,7 +301,7 @@ def show_progress_bar(description: str, unit: str, wanted: bool = True) -> Itera
     with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
         found, done = ProgressBar(bar, description, shown, unit), threading.Event()
         notes = threading.Thread(target=found.print_notes_until, args=(done,), daemon=True)
-        if wanted and not shown:
+        if visible and not shown:
             notes.start()
         try:
             yield found

@@ -77,7 +77,7 @@ def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | 
 
 
 def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
-    out.write(format_text(rows.collect()))
+    out.write(format_text_table(rows.collect()))
 
 
 def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
@@ -115,9 +115,12 @@ _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]
 
 
 def _process_batches(
-    rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
+    rows: pl.LazyFrame,
+    stop: Callable[[], None],
+    handle_batch: Callable[[pl.DataFrame], object],
+    batch_rows: int | None = None,
 ) -> None:
-    """Pass the rows to ``take`` in parts of ``size`` rows; None: as they come.
+    """Pass the rows to ``handle_batch`` in parts of ``batch_rows`` rows; None: as they come.
 
     Raises its first error, when nothing else reads the rows any more.
     """
@@ -126,14 +129,14 @@ def _process_batches(
     def process_batch(part: pl.DataFrame) -> None:
         try:
             if not errors:
-                take(part)
+                handle_batch(part)
         except BaseException as error:  # noqa: BLE001  (raised below: Polars would wrap it)
             errors.append(error)
         if errors:
             stop()
 
     try:
-        rows.sink_batches(process_batch, chunk_size=size, maintain_order=True)
+        rows.sink_batches(process_batch, chunk_size=batch_rows, maintain_order=True)
     except pl.exceptions.PolarsError:
         if not errors:
             raise
@@ -141,7 +144,7 @@ def _process_batches(
         raise errors[0]
 
 
-def format_text(frame: pl.DataFrame) -> bytes:
+def format_text_table(frame: pl.DataFrame) -> bytes:
     """The printed table, at full width."""
     return "".join(f"{line}\n" for line in console.render_plain_table(to_table(frame))).encode()
 
@@ -181,7 +184,7 @@ def to_table(frame: pl.DataFrame) -> Table:
             ResultColumn(
                 each.name,
                 [format_table_cell(value) for value in each],
-                right=each.dtype.is_numeric(),
+                right_aligned=each.dtype.is_numeric(),
                 drop_priority=index,
             )
             for index, each in enumerate(frame.iter_columns())

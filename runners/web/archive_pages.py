@@ -81,13 +81,13 @@ class NothingToReadError(Exception):
 class ArchiveReader:
     """One request's view of the archive."""
 
-    def __init__(self, request: Request, content: ArchiveSnapshot) -> None:
+    def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request
-        self.snapshot = content
+        self.snapshot = snapshot
 
-    def compute_once(self, make: Callable[..., ResultT], *question: Hashable) -> ResultT:
-        """``make(opened, *question)``, kept for whoever asks the same."""
-        return self.snapshot.compute_once(make, *question)
+    def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
+        """``compute(opened, *question)``, kept for whoever asks the same."""
+        return self.snapshot.compute_once(compute, *arguments)
 
     @property
     def run_rows(self) -> tuple[RunRow, ...]:
@@ -116,9 +116,9 @@ class ArchiveReader:
         known = {"tabs": TABS, "damaged": self.snapshot.damaged, "known": self.filter_names, **SINGLE_PAGE_VIEW}
         return render_page(self.request, template, status, **(known | values))
 
-    def build_pager(self, rows: int, size: int = ROWS_PER_PAGE) -> dict[str, Any]:
+    def build_pager(self, row_count: int, rows_per_page: int = ROWS_PER_PAGE) -> dict[str, Any]:
         """The page of a list that was asked for, ``at``, how many there are, and the address of each."""
-        pages, query = max(1, -(-rows // size)), dict(self.request.query_params)
+        pages, query = max(1, -(-row_count // rows_per_page)), dict(self.request.query_params)
 
         def build_page_url(number: int) -> str:
             return urls.build_url(self.request.url.path, query | {"page": number if number > 1 else None})
@@ -146,7 +146,7 @@ def _list_filter_names(opened: OpenArchive) -> FilterNames:
 
 def find_archive_service(request: Request) -> ArchiveService:
     """The service of these pages."""
-    return find_site(request).service(ArchiveService)
+    return find_site(request).find_service(ArchiveService)
 
 
 def open_reader(request: Request) -> ArchiveReader:
@@ -206,10 +206,10 @@ def runs_page(
 
 
 def _build_list_page(
-    title: str, table: Table, missing: str, ways: Mapping[str, str] = MappingProxyType({})
+    title: str, table: Table, empty_notice: str, links: Mapping[str, str] = MappingProxyType({})
 ) -> ArchivePage:
     """The page of a list; if that is empty, a notice and what may help."""
-    return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=ways, parts=[missing])
+    return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=links, parts=[empty_notice])
 
 
 class RunFilter(NamedTuple):
@@ -220,13 +220,15 @@ class RunFilter(NamedTuple):
     text: str
 
 
-def _select_runs(opened: OpenArchive, wanted: RunFilter) -> list[runs.RunRow]:
-    return runs.select_runs(runs.list_runs(opened), *wanted)
+def _select_runs(opened: OpenArchive, run_filter: RunFilter) -> list[runs.RunRow]:
+    return runs.select_runs(runs.list_runs(opened), *run_filter)
 
 
-def _build_runs_table(opened: OpenArchive, wanted: RunFilter, order: str, at: int) -> Table:
-    ordered = runs.sort_runs(opened, _select_runs(opened, wanted), order)
-    return runs.build_runs_table(opened, ordered[ROWS_PER_PAGE * (at - 1) : ROWS_PER_PAGE * at], f"Runs, by {order}")
+def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, page_number: int) -> Table:
+    ordered = runs.sort_runs(opened, _select_runs(opened, run_filter), order)
+    return runs.build_runs_table(
+        opened, ordered[ROWS_PER_PAGE * (page_number - 1) : ROWS_PER_PAGE * page_number], f"Runs, by {order}"
+    )
 
 
 @router.get("/browse/agent")
@@ -274,7 +276,7 @@ def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Qu
     ways = {f"Run {each}": urls.run_url(each) for each in found.runs}
     lead = f"Each is compared with the first one, {found.runs[0]}."
     return reader.render_page(
-        ARCHIVE_TEMPLATE, shown=ArchivePage("Runs compared", lead, ways, [*found.matched_agents, *found.tables])
+        ARCHIVE_TEMPLATE, shown=ArchivePage("Runs compared", lead, ways, [*found.agent_match_notes, *found.tables])
     )
 
 
@@ -317,8 +319,8 @@ def games_page(
     )
 
 
-def _list_games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
-    return games.list_games(opened, runs.list_runs(opened), wanted, result, order, page)
+def _list_games(opened: OpenArchive, game_filter: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
+    return games.list_games(opened, runs.list_runs(opened), game_filter, result, order, page)
 
 
 @router.get("/browse/results/{slug}")

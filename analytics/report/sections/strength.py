@@ -17,10 +17,10 @@ from analytics.questions.columns import (
     format_percent_tenths,
     format_signed,
     number_column,
-    opponent_columns,
     pairing_columns,
-    rating_columns,
-    standing_columns,
+    rating_columns_without_agents,
+    score_by_opponent_columns,
+    standing_columns_without_agents,
     superiority_columns,
     text_column,
 )
@@ -38,38 +38,38 @@ ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the l
 LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as wide as the panel
 
 
-def build_crosstable_section(chosen: ReportData) -> ReportSection:
+def build_crosstable_section(data: ReportData) -> ReportSection:
     """The score of each agent against each other one."""
-    frame = compute_standings(chosen).to_frame()
+    frame = build_shown_crosstable(data).to_frame()
     if frame.is_empty():
         return ReportSection(missing=NOBODY_MET)
-    agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
+    agents, totals, against = frame["agent"], standing_columns_without_agents(frame), score_by_opponent_columns(frame)
     tinted = [
         ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
         for rank, column in enumerate(against, 1)
     ]
-    columns = [text_column("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
+    columns = [text_column("agent", agent_cells(data, agents, with_ranks=True)), *totals[:2], *tinted, *totals[2:]]
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
-        f"Intervals are normal, over {_describe_variance_unit(chosen)}."
+        f"Intervals are normal, over {_describe_variance_unit(data)}."
     )
-    met = [each for each in chosen.results if {each.first, each.second} <= {*agents} and each.first != each.second]
+    met = [each for each in data.results if {each.first, each.second} <= {*agents} and each.first != each.second]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
     return ReportSection(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
-def compute_standings(chosen: ReportData) -> Crosstable:
+def build_shown_crosstable(data: ReportData) -> Crosstable:
     """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
-    ranked = crosstable_of(chosen.results, chosen.shared_openings).standings
-    return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
+    ranked = crosstable_of(data.results, data.shared_openings).standings
+    return Crosstable(tuple(each for each in ranked if each.agent in data.agents and each.games))
 
 
-def _describe_variance_unit(chosen: ReportData) -> str:
+def _describe_variance_unit(data: ReportData) -> str:
     """The unit of variance of the crosstable, with the reason for it."""
-    if chosen.shared_openings is not None:
+    if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
-    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
+    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
@@ -84,18 +84,18 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
     ]
 
 
-def build_ratings_section(chosen: ReportData) -> ReportSection:
+def build_ratings_section(data: ReportData) -> ReportSection:
     """The strength of each agent."""
-    fit = fit_report_ratings(chosen)
+    fit = fit_report_ratings(data)
     if fit is None:
         return ReportSection(missing=NOBODY_MET)
     frame = ratings_frame(fit)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
-    table = agent_table(chosen, "Ratings in Elo", frame, [*rating_columns(frame), above])
-    mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
+    table = agent_table(data, "Ratings in Elo", frame, [*rating_columns_without_agents(frame), above])
+    mover_chooses = any(record.rules.mover_chooses for record in data.records.values())
     centred, resampled = (
-        "each group" if fit.groups > 1 else "the agents",
-        "openings" if chosen.shared_openings else "pairs",
+        "each group" if fit.group_count > 1 else "the agents",
+        "openings" if data.shared_openings else "pairs",
     )
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
@@ -106,7 +106,7 @@ def build_ratings_section(chosen: ReportData) -> ReportSection:
         "Probability of being above the other, in %",
         [text_column("agent", frame["agent"]), *_rank_superiority_columns(fit)],
     )
-    figure = Figure("Ratings with their 95 % intervals", _build_chart(frame, chosen), f"ratings-{chosen.rules[0]}-0-")
+    figure = Figure("Ratings with their 95 % intervals", _build_chart(frame, data), f"ratings-{data.rules[0]}-0-")
     return ReportSection(note, table, [figure], numbers, side_by_side=True)
 
 
@@ -115,12 +115,12 @@ def _rank_superiority_columns(fit: Ratings) -> list[ResultColumn]:
     return [each._replace(heading=f"> {rank}") for rank, each in enumerate(superiority_columns(fit.to_frame()), 1)]
 
 
-def fit_report_ratings(chosen: ReportData) -> Ratings | None:
+def fit_report_ratings(data: ReportData) -> Ratings | None:
     """The joint fit over the games between agents that are shown; None if no two of them played each other."""
-    shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
+    shown = {agents: tally for agents, tally in data.head_to_head.items() if set(agents) <= set(data.agents)}
     if not any(first != second for first, second in shown):
         return None
-    return fit_ratings(shown, shared=chosen.shared_openings)
+    return fit_ratings(shown, shared=data.shared_openings)
 
 
 def ratings_frame(fit: Ratings) -> pl.DataFrame:
@@ -140,12 +140,13 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _build_chart(frame: pl.DataFrame, chosen: ReportData) -> Spec:
+def _build_chart(frame: pl.DataFrame, data: ReportData) -> Spec:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
-        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[chosen.find_colour(row["agent"])][0]}
+        _build_chart_row(row, lines, index, step)
+        | {"colour": style.AGENT_COLOURS[data.find_colour_number(row["agent"])][0]}
         for index, (row, lines) in enumerate(zip(_clip_infinite_ends(frame).to_dicts(), labels, strict=True))
     ]
     height = step * len(rows)

@@ -92,12 +92,12 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
         console.print_line(line)
 
 
-def _describe_play_command(card: PolicyCard, more: str) -> list[str]:
+def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
     """A command that plays by the policy; if no agent does, how one would."""
     from runners.config.agent_policies import list_reader_names
 
     if list_reader_names(card.kind):
-        return ["Play by it:", f"  {console.find_program()} run 'policy(policy={card.name})' random{more}"]
+        return ["Play by it:", f"  {console.find_program()} run 'policy(policy={card.name})' random{options}"]
     yaml = f"reads: [{card.kind}] and default_player: true"
     return [f"No agent plays by policies of kind '{card.kind}' yet: one whose yaml has {yaml} would."]
 
@@ -112,10 +112,10 @@ class BuildApplication(Application):
         request = build_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
         from runners.learning.training.policy_build import select_build_games
 
-        return partial(_build, request, select_build_games(request))
+        return partial(_execute_build, request, select_build_games(request))
 
 
-def _build(request: BuildRequest, selection: Selection) -> CommandOutcome:
+def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcome:
     """Derive the policy of a request whose games are selected."""
     from runners.learning.training.policy_build import build_policy
 

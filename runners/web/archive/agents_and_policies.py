@@ -10,7 +10,6 @@ from xml.sax.saxutils import escape
 from analytics.questions.columns import (
     Cell,
     Table,
-    decision_columns,
     format_count,
     format_elo,
     format_percent,
@@ -19,16 +18,17 @@ from analytics.questions.columns import (
     number_column,
     pairing_columns,
     property_columns,
+    regret_and_blunder_columns,
     text_column,
 )
 from analytics.questions.head_to_head import (
     HeadToHead,
     compute_head_to_head,
     load_tally_results,
-    merge_results,
+    merge_results_by_agents,
     replace_labels,
 )
-from analytics.questions.mistakes import find_judged_agents, summarise_decisions
+from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
 from analytics.questions.pairings import PairingResult, pairings_frame
 from analytics.questions.ratings import fit_ratings
@@ -64,7 +64,7 @@ def rank_agents(opened: OpenArchive, rules: str) -> tuple[RankedAgent, ...]:
     """The agents under some rules, best first, those that the games rate. Trainings are left out."""
     records = GameFilter(rules=rules, trainings=False).select_runs(opened.archive)
     found, _ = replace_labels(load_tally_results(opened, records), records)
-    tallies = {(each.first, each.second): each.tally for each in merge_results(found.values(), None)}
+    tallies = {(each.first, each.second): each.tally for each in merge_results_by_agents(found.values(), None)}
     try:
         rated = [each for each in fit_ratings(tallies, samples=0).ratings if each.elo.mean == each.elo.mean]
     except RequestError:  # all of these games are those of trainings, or nobody met another agent
@@ -160,38 +160,40 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     return Table(title, [each for each in columns if each.texts])
 
 
-def _build_opponents_table(met: HeadToHead, agent: str) -> Table:
+def _build_opponents_table(head_to_head: HeadToHead, agent: str) -> Table:
     """The results as one agent sees them, a row an opponent, the most games first."""
-    seen = sorted((_put_agent_first(agent, each, met) for each in met.results), key=lambda each: -each.games)
+    seen = sorted(
+        (_put_agent_first(agent, each, head_to_head) for each in head_to_head.results), key=lambda each: -each.games
+    )
     opponents = [each.second for each in seen]
     counts = [format_count(each.games) for each in seen]
-    games = [urls.games_url(agent=agent, opponent=opponent, rules=met.rules) for opponent in opponents]
+    games = [urls.games_url(agent=agent, opponent=opponent, rules=head_to_head.rules) for opponent in opponents]
     columns = [
-        link_column("opponent", opponents, [urls.agent_url(each, met.rules) for each in opponents]),
-        link_column("games", counts, games, right=True),
+        link_column("opponent", opponents, [urls.agent_url(each, head_to_head.rules) for each in opponents]),
+        link_column("games", counts, games, right_aligned=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
     return Table(f"Results of {agent}, in %", columns)
 
 
-def _put_agent_first(agent: str, result: PairingResult, met: HeadToHead) -> PairingResult:
+def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
     if result.first == agent:
         return result
-    tally = result.tally.swapped
-    clusters = met.shared.build_meeting_clusters(agent, result.first, tally) if met.shared else None
+    tally = result.tally.with_agents_swapped
+    clusters = head_to_head.shared.build_meeting_clusters(agent, result.first, tally) if head_to_head.shared else None
     return replace(result, first=agent, second=result.first, tally=tally, clusters=clusters)
 
 
-def _build_regret_table(opened: OpenArchive, wanted: GameFilter) -> Table | None:
+def _build_regret_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:
     """Regret by ply; None if no decision of the agent is annotated."""
-    records = select_records(opened, wanted)
+    records = select_records(opened, game_filter)
     runs = run_condition_sql(record.run_id for record in records)
-    names = find_judged_agents(opened, runs)
+    names = build_judged_agent_names(opened, runs)
     frame = summarise_decisions(opened, runs, True, names)
-    own = frame.filter(frame["agent"] == wanted.agent)
+    own = frame.filter(frame["agent"] == game_filter.agent)
     if own.is_empty():
         return None
-    return Table("Regret in half-points by ply, and blunders", decision_columns(own)[1:])
+    return Table("Regret in half-points by ply, and blunders", regret_and_blunder_columns(own)[1:])
 
 
 MAX_OPENINGS = 10
@@ -220,12 +222,12 @@ def build_policies_table(opened: OpenArchive) -> Table:
     return Table(f"Policies, the newest first{left_out}", columns)
 
 
-def build_policy_page(opened: OpenArchive, wanted: str) -> ArchivePage:
+def build_policy_page(opened: OpenArchive, name_or_id: str) -> ArchivePage:
     """The page of a policy by its id or name: how it learned, what it is, where it comes from.
 
     Raises ``RequestError`` if there is none.
     """
-    card = policy_store.find(opened.archive, wanted)
+    card = policy_store.find(opened.archive, name_or_id)
     drawn = build_lineage_figure(list_lineage_nodes(opened.archive, card.policy_id))
     parts: list[Table | Figure] = [*_build_curve_figures(opened, card), _build_properties_table(card), drawn]
     return ArchivePage(f"Policy {card.name}", f"{card.kind}, `{card.policy_id}`", parts=parts)
@@ -253,11 +255,11 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     return Figure("Where it comes from", drawing, "lineage-")
 
 
-def _assign_columns(ways: Sequence[tuple[str, str]], first: str) -> dict[str, int]:
+def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
     """The column of each box: to the right of all that came of it."""
-    columns = {first: 0} | dict.fromkeys((key for _, key in ways), 1)
-    for _ in ways:  # each time one column more is right; of records that contradict each other no more than this
-        further = [(key, columns[came] + 1) for came, key in ways if columns[key] <= columns[came]]
+    columns = {first_key: 0} | dict.fromkeys((key for _, key in connections), 1)
+    for _ in connections:  # each time one column more is right; of records that contradict each other no more than this
+        further = [(key, columns[came] + 1) for came, key in connections if columns[key] <= columns[came]]
         if not further:
             break
         columns |= further

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.questions.columns import Cell, Table, opening_columns, text_column
-from analytics.questions.openings import OpeningsQuery, OpeningsResult, check_openings_query, run_openings_query
+from analytics.questions.openings import OpeningsQuery, OpeningsResult, parse_openings_query, run_openings_query
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from analytics.tables.derived.definitions import POSITIONS_TABLE, has_turns_of_ply
@@ -48,22 +48,24 @@ def build_empty_result(reason: str) -> ExplorerResult:
     return ExplorerResult(None, {}, reason)
 
 
-def explore_position(opened: OpenArchive, asked: OpeningsQuery) -> ExplorerResult:
+def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
     """The decisions in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
-    position, _, records = check_openings_query(opened.archive, asked)
-    _check_indexed(opened, records, position)
+    position, _, records = parse_openings_query(opened.archive, query)
+    _check_unindexed_games(opened, records, position)
     try:
-        explored = run_openings_query(opened, asked, samples=False)
+        explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown whatever the archive is like
         return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
     return ExplorerResult(explored, _compute_results(explored))
 
 
-def _check_indexed(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
+def _check_unindexed_games(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
     """Raise ``RequestError`` for a question that would replay too many games."""
     games, ply = 0, position.occupied.bit_count()
     for record in records:
-        _, lacking = opened.files.list_derived_files(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
+        _, lacking = opened.files.list_derived_files_and_gaps(
+            POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
+        )
         games += sum(each.units for each in lacking) * record.unit_line.games_a_pair
     if games > MAX_REPLAYED_GAMES:
         raise RequestError(
@@ -73,19 +75,19 @@ def _check_indexed(opened: OpenArchive, records: list[RunRecord], position: Posi
         )
 
 
-def _compute_results(found: OpeningsResult) -> dict[str, DecisionResult]:
+def _compute_results(result: OpeningsResult) -> dict[str, DecisionResult]:
     """The results of each cell or piece: those of the equivalent decision that has a row."""
-    if found.by == "turn":
+    if result.by == "turn":
         return {}
-    column = "gift" if found.by == "gift" else "cell"
+    column = "gift" if result.by == "gift" else "cell"
     games = pl.col("games")
-    by_name = found.rows.group_by(column).agg(games.sum(), pl.sum("share"), score=games.dot("score") / games.sum())
+    by_name = result.rows.group_by(column).agg(games.sum(), pl.sum("share"), score=games.dot("score") / games.sum())
     of_rows = {
         name: DecisionResult(*results) for name, *results in by_name.select(column, "games", "share", "score").rows()
     }
     return {
         each: of_rows[least]
-        for each, least in _find_representatives(found.position, found.rules, column)
+        for each, least in _find_representatives(result.position, result.rules, column)
         if least in of_rows
     }
 
@@ -104,39 +106,41 @@ def _find_representatives(position: Position, rules: Rules, column: str) -> list
     return [(text(each), text(least)) for each, least in named.iter_rows()]
 
 
-def build_decisions_table(found: OpeningsResult, after: Callable[[str], str], brief: bool = False) -> Table:
-    """The decisions with their results, most played first; ``after`` is the address after one of them.
+def build_decisions_table(result: OpeningsResult, url_after: Callable[[str], str], brief: bool = False) -> Table:
+    """The decisions with their results, most played first; ``url_after`` is the address after one of them.
 
     ``brief``: only how often, and with which score.
     """
-    rows = found.rows.head(MAX_ROWS)
+    rows = result.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
-    in_hand = found.position.hand != NONE  # in every row the same piece
+    in_hand = result.position.hand != NONE  # in every row the same piece
     names = [name for name in ("piece", "cell", "gift") if name in rows.columns and not (in_hand and name == "piece")]
-    decided = [text_column(name, [_build_decision_cell(found, name, row, after) for row in dicts]) for name in names]
+    decided = [
+        text_column(name, [_build_decision_cell(result, name, row, url_after) for row in dicts]) for name in names
+    ]
     results = columns[[column.heading for column in columns].index("alike") :]
     if brief:
         results = results[:BRIEF_COLUMNS]
     else:
-        plies = found.position.occupied.bit_count() + (found.by != "gift")
+        plies = result.position.occupied.bit_count() + (result.by != "gift")
         games = rows.select("run_id", "game_id").rows()
         decided.append(
             text_column("sample game", [urls.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
         )
-    more = f", the {MAX_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MAX_ROWS else ""
-    caption = f"{found.by.capitalize()}s in {found.games:,} games{more}; in %, for {DECIDERS[found.by]}"
+    more = f", the {MAX_ROWS} most frequent of {result.rows.height:,}" if result.rows.height > MAX_ROWS else ""
+    caption = f"{result.by.capitalize()}s in {result.games:,} games{more}; in %, for {DECIDERS[result.by]}"
     return Table(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 
 def _build_decision_cell(
-    found: OpeningsResult, name: str, row: Mapping[str, str | None], after: Callable[[str], str]
+    result: OpeningsResult, column: str, row: Mapping[str, str | None], url_after: Callable[[str], str]
 ) -> Cell:
     """A piece with its picture, or a cell; the last of a decision leads to the position after it."""
-    value, hand = row[name], found.position.hand
+    value, hand = row[column], result.position.hand
     if value is None:
         return Cell("·")
-    by_mover = found.by == "turn" and found.rules.mover_chooses
+    by_mover = result.by == "turn" and result.rules.mover_chooses
     word = f"{row['piece']}@{value}" if by_mover else value
-    leads = name == ("gift" if found.by == "gift" else "cell") and (by_mover or found.by != "turn")
-    leads &= found.by == "gift" or by_mover or hand != NONE
-    return Cell(value, piece=None if name == "cell" else parse_piece(value), link=after(word) if leads else "")
+    leads = column == ("gift" if result.by == "gift" else "cell") and (by_mover or result.by != "turn")
+    leads &= result.by == "gift" or by_mover or hand != NONE
+    return Cell(value, piece=None if column == "cell" else parse_piece(value), link=url_after(word) if leads else "")

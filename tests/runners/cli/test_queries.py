@@ -27,7 +27,7 @@ from analytics.tables.derived.indexing import index_chunk as index_range
 from analytics.tables.derived.range_table import Chunk, select_best_ranges
 from runners.arena import indexing
 from runners.arena.indexing import update_whole_index
-from runners.terminal.tables import format_text
+from runners.terminal.tables import format_text_table
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -253,7 +253,7 @@ def test_every_answer_is_the_one_that_is_printed(qarena: Qarena, tmp_path: Path)
     with open_archive(prepared(qarena, tmp_path)) as opened:
         for page in (VOCABULARY, COOKBOOK):
             for question, printed in ANSWERED.findall(page):
-                assert format_text(opened.sql(question)).decode() == printed, question
+                assert format_text_table(opened.sql(question)).decode() == printed, question
 
 
 def test_there_are_forty_questions_each_with_its_answer_and_its_time_among_the_results() -> None:

@@ -30,7 +30,7 @@ from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.learning.training.trainings import train, without_pictures
 
-QUICK = JudgeOptions(draws=2, games=0, seed=5, threads=2)
+QUICK = JudgeOptions(turns_per_position=2, games=0, seed=5, threads=2)
 
 
 class RandomTies:
@@ -102,7 +102,7 @@ def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
 
 
 def test_what_is_no_turn_counts_as_a_loss_and_is_told(late: PositionSet) -> None:
-    found = verdict_on(own(Careless), late, QUICK._replace(draws=1))
+    found = verdict_on(own(Careless), late, QUICK._replace(turns_per_position=1))
     values = late.values.max(axis=(1, 2))
     whole = found.figures.row(
         by_predicate=(pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null(), named=True
@@ -178,8 +178,8 @@ def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) ->
     from runners.exact.verdicts import select_agents
 
     with use_config_dir(None):
-        labels = [agent.label for agent in select_agents([], tmp_path, CLASSIC, everything=True)[0]]
-        again, _ = select_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
+        labels = [agent.label for agent in select_agents([], tmp_path, CLASSIC, include_all=True)[0]]
+        again, _ = select_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, include_all=True)
     assert {"oracle", "random", "mcts", "polito"} <= set(labels)
     assert not {"policy", "gifts", "rl_encoded", "own_piece_alpha_beta"} & set(labels)
     assert sorted(agent.label for agent in again) == sorted([*labels, "mcts(iterations=9)"])
@@ -192,7 +192,9 @@ def test_the_leaderboard_has_every_agent_and_its_order() -> None:
     rows = dict(re.findall(r"^\| \d+ \| `([^`]+)` \| ([\d.]+) \|", text, re.MULTILINE))
     left_out = re.compile("policy=|value=|^quinto|^engine|^genetic|^polito")  # not here, others' programs, or slow
     agents = [named(label) for label in rows if not left_out.search(label)]
-    verdicts = sort_by_regret([verdict_on(agent, whole, QUICK._replace(draws=1, seed=1)) for agent in agents])
+    verdicts = sort_by_regret(
+        [verdict_on(agent, whole, QUICK._replace(turns_per_position=1, seed=1)) for agent in agents]
+    )
     assert [each.agent.label for each in verdicts] == [label for label in rows if label in {a.label for a in agents}]
     for verdict in verdicts:
         assert f"{100 * verdict.figures['optimal'][0]:.2f}" == rows[verdict.agent.label]

@@ -89,7 +89,7 @@ def test_a_clock_that_stands_still_is_no_failure(tmp_path: Path, capsys: pytest.
 
 
 def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = [ResultColumn("naïve", ["a", "日本"], right=False), ResultColumn("", ["1", "22"])]
+    wide = [ResultColumn("naïve", ["a", "日本"], right_aligned=False), ResultColumn("", ["1", "22"])]
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
             monkeypatch.setattr(console, "_renders_as_plain", lambda *_, ours=ours: ours)
@@ -99,7 +99,7 @@ def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], m
         if "longer" not in title:
             assert ours_and_theirs[:half] == ours_and_theirs[half:]
     monkeypatch.undo()
-    assert not console._renders_as_plain(console.build_output_console(), console.build_table(wide, title))
+    assert not console._can_render_plain(console.build_output_console(), console.build_table(wide, title))
 
 
 def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

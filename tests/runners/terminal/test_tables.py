@@ -19,7 +19,7 @@ from quarto.errors import RequestError
 from runners.terminal import console
 from runners.terminal.console import build_rich_table
 from runners.terminal.files import TableOutput, build_table_output
-from runners.terminal.tables import format_text, output_frame, print_first_rows, to_table
+from runners.terminal.tables import format_text_table, output_frame, print_first_rows, to_table
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 
@@ -72,8 +72,8 @@ def test_a_table_in_a_file_is_drawn_as_rich_draws_it() -> None:
     )
     expected = io.StringIO()
     Console(file=expected, width=1 << 16).print(build_rich_table(to_table(frame)), crop=False, soft_wrap=True)
-    assert format_text(frame).decode() == expected.getvalue()
-    assert format_text(frame.clear()).decode().count("\n") == 4
+    assert format_text_table(frame).decode() == expected.getvalue()
+    assert format_text_table(frame.clear()).decode().count("\n") == 4
 
 
 def test_many_rows_are_drawn_quickly() -> None:
