@@ -142,7 +142,7 @@ def test_a_full_disk_is_one_line_and_the_old_dataset_stays(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(data_package, "write_card", full)
+    monkeypatch.setattr(data_package, "write_card_and_package", full)
     with open_archive(whole) as opened:
         with pytest.raises(FailureError, match=r"cannot write .*set: No space left on device"):
             write_export(opened, ExportRequest("dataset"), folder, force=True)

@@ -194,7 +194,7 @@ def test_the_value_of_the_whole_game_is_proven_by_search_alone(
     def refuse(_rules: Rules) -> None:
         raise AssertionError("a tablebase was asked for")
 
-    monkeypatch.setattr(solutions, "load_base", refuse)
+    monkeypatch.setattr(solutions, "load_tablebase_index", refuse)
     monkeypatch.setattr(Solver, "value", lambda _self, position: int(position != EMPTY))  # takes hours
     output_game_value("torus", 1.0, Path("-"))
     answer = json.loads(capsys.readouterr().out)

@@ -92,7 +92,7 @@ def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], m
     wide = [ResultColumn("naïve", ["a", "日本"], right_aligned=False), ResultColumn("", ["1", "22"])]
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
-            monkeypatch.setattr(console, "_renders_as_plain", lambda *_, ours=ours: ours)
+            monkeypatch.setattr(console, "_can_render_plain", lambda *_, ours=ours: ours)
             console.print_tables([console.build_table(wide, title)])
         ours_and_theirs = capsys.readouterr().out.splitlines()
         half = len(ours_and_theirs) // 2

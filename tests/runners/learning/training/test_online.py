@@ -41,7 +41,7 @@ def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 pairs, so that there are many of them."""
-    monkeypatch.setattr("runners.arena.batch_engine.Pace.GROWTH", 1)
+    monkeypatch.setattr("runners.arena.batch_engine.Pace.MAX_GROWTH", 1)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_games_and_knowledge_are_those_of_the_slow_way(name: str, seats: dict[st
 
 
 def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_OnlineTraining, "_play_one")
+    monkeypatch.delattr(_OnlineTraining, "_play_and_learn_game")
     learned(online(games=40), tmp_path / "a")
 
 
