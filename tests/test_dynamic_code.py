@@ -27,12 +27,12 @@ PROVEN = {
         (
             *("agents/base/agent.py::__post_init__", "agents/base/parameters.py::check_fields"),
             *("analytics/exchange/formats.py::check_minari_library", "analytics/exchange/text.py::format_heading_tags"),
-            *("analytics/exact/position_set.py::compute_judgement", "analytics/questions/ratings.py::to_frame"),
+            *("analytics/exact/position_set.py::summarise_regrets", "analytics/questions/ratings.py::to_frame"),
             "analytics/questions/pairings.py::to_frame",
             *("analytics/tables/verification/games.py::read_tables", "quarto/__init__.py::__getattr__"),
             *("quarto/observations.py::copy", "quarto/observations.py::resolve_rules"),
             *("quarto/rules.py::__post_init__", "quarto/solver/table.py::build_search_record"),
-            *("quarto/sources.py::_ask_finders", "runners/web/archive/sql_pool.py::_start_process"),
+            *("quarto/sources.py::_find_spec_by_finders", "runners/web/archive/sql_pool.py::_start_process"),
             *("runners/cli/main.py::_check_package_shadowing", "runners/cli/system_errors.py::open_closed_streams"),
             "runners/learning/environments/stable_baselines.py::get_attr",
             *("runners/arena/executors/base.py::to_dict", "runners/arena/executors/ray_cluster.py::__init__"),
@@ -63,9 +63,12 @@ PROVEN = {
             ),
             *(
                 "runners/hosting/polito/player_factory.py::find_spec",
-                "runners/hosting/polito/player.py::_describe_interpreter",
+                "runners/hosting/polito/player.py::_describe_interpreter_fault",
             ),
-            *("runners/hosting/polito/player.py::play", "runners/hosting/polito/game_server.py::_play_trial_in_fork"),
+            *(
+                "runners/hosting/polito/player.py::play",
+                "runners/hosting/polito/game_server.py::_find_trial_fault_in_fork",
+            ),
             "runners/hosting/polito/randomness.py::install_game_streams",
         ),
         NAMED,
@@ -73,7 +76,7 @@ PROVEN = {
     **dict.fromkeys(
         (
             "runners/arena/executors/processes.py::_load_task",
-            "runners/hosting/subprocess_program.py::_import_handler_factory",
+            "runners/hosting/subprocess_program.py::_import_factory_and_limit_memory",
         ),
         SENT,
     ),

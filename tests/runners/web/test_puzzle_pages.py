@@ -77,7 +77,9 @@ def test_wrong_addresses_are_explained_in_a_line(reader: Visitor) -> None:
 
 
 def test_the_first_page_shows_the_puzzle_of_the_day(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puzzle_pages, "find_daily_puzzle_number", lambda day: 7 if day <= datetime.now(UTC).date() else 8)
+    monkeypatch.setattr(
+        puzzle_pages, "find_daily_puzzle_number", lambda day: 7 if day <= datetime.now(UTC).date() else 8
+    )
     page = reader.ready("/")
     assert "Puzzle of the day" in plain(page.text)
     assert links(page, "/puzzles/")[-1] == reader.get("/puzzles").url == "/puzzles/7"
