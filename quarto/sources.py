@@ -317,7 +317,7 @@ def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
 def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
-    """The names of ``_find_imported_names``, each once."""
+    """The names of ``_list_possible_imports``, each once."""
     return tuple(dict.fromkeys(_list_possible_imports(content, package)))
 
 

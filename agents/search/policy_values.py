@@ -103,7 +103,7 @@ def choose_turn_or_candidates(
     """The turn of a position that needs no search, or UNDECIDED; and the best ``max_turns`` turns to search.
 
     It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. Positions
-    with an exact value have ``exact_turn``.
+    with an exact value have ``exact_turn_and_value``.
     """
     hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0

@@ -2,7 +2,7 @@
 
 A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports, pages and Markdown
 show the same tables. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not
-name the unit, the title of its table does. Whatever is shown goes through ``escape_text`` first.
+name the unit, the title of its table does. Whatever is shown goes through ``escape_hidden_characters`` first.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents
 def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Return the score of each agent (row) against the first ``MAX_OPPONENTS`` of them (columns).
 
-    ``frame`` is as for ``standing_columns``.
+    ``frame`` is as for ``standing_columns_without_agents``.
     """
     return [
         _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, spare)
@@ -231,7 +231,7 @@ def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Return the probability that an agent (row) is above one of the first ``MAX_OPPONENTS`` (columns).
 
-    ``frame`` is as for ``rating_columns``.
+    ``frame`` is as for ``rating_columns_without_agents``.
     """
     return [
         _column_with_diagonal(

@@ -58,7 +58,7 @@ def ensure_archive(root: PurePath, create: bool) -> None:
 
 
 def read_marker_content(root: PurePath) -> bytes | None:
-    """The content of the marker; None if there is none. Raises as ``check_archive`` does."""
+    """The content of the marker; None if there is none. Raises as ``ensure_archive`` does."""
     if isinstance(root, Path) and root.exists() and not root.is_dir():
         raise RequestError(f"archive {root} is a file: name a folder")
     try:

@@ -82,7 +82,7 @@ class Experiment:
 def prepare_experiment(request: RunRequest) -> Experiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
-    If other code began the run, a sample of its games is played again: see ``_check_other_code``.
+    If other code began the run, a sample of its games is played again: see ``_resolve_other_code``.
 
     Raises:
         RequestError: An agent cannot be made, the folder is no archive, or other code began the run and plays it

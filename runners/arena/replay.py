@@ -216,7 +216,7 @@ def replay_sample(
     line: UnitLine,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Replay:
-    """Play a sample of a run's games again, see ``select_sample``, up to the first game that differs.
+    """Play a sample of a run's games again, see ``select_sample_units``, up to the first game that differs.
 
     It ends after ``SAMPLE_SECONDS``, once it has a unit of each pairing. If the agents are so slow that this takes
     ``MAX_SAMPLE_SECONDS``, a unit of each agent is enough.

@@ -22,7 +22,7 @@ from runners.config.yaml_options import list_options
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
 SCHEDULES = ("round_robin", "gauntlet")
-# Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
+# Types of keys with their ranges. Hydra checks the types, ``check_keys_and_values`` the rest.
 Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 OpeningPlies = Annotated[int, Meta(ge=0, le=MAX_OPENING_PLIES)]
 ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]

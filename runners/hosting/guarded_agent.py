@@ -251,7 +251,7 @@ class GuardedAgent:
         return not self.first_illegal_report
 
     def log_first_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
-        """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal_turn`` counts it."""
+        """Log its first illegal turn; ``seed`` is that of the turn. ``add_illegal_turn`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answered, text = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:

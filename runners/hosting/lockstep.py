@@ -1,7 +1,7 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
 Two jitted agents play a whole batch inside one kernel (``play_to_end``). If one is written in Python, Python takes the
-same steps (``begin``, ``first_gift``, ``advance``) one by one, with its turns in between.
+same steps (``begin``, ``opening_gift``, ``advance``) one by one, with its turns in between.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slope
 
 @inline_function
 def allocate_step_memory() -> NDArray[np.float32]:
-    """Memory for ``learn_rows``: [HEADS + 1, MAX_FEATURES]."""
+    """Memory for ``learn_feature_weights``: [HEADS + 1, MAX_FEATURES]."""
     return np.empty((HEADS + 1, MAX_FEATURES), np.float32)
 
 
@@ -147,7 +147,7 @@ def learn_feature_weights(
         for i in range(count):
             factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
             row = int64(feature_numbers[i]) * width + HEADS
-            own = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows``
+            own = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows_to_sums``
             for k in range(fit.units):
                 own[k] += factor * slopes[k]
 

@@ -196,7 +196,7 @@ def fill_keys_and_wins(
 
 @kernel()
 def sum_outcomes_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted words of ``encode_outcomes``, added up by key: keys [K], games, and wins less losses."""
+    """Sorted words of ``fill_outcome_words``, added up by key: keys [K], games, and wins less losses."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
@@ -215,7 +215,7 @@ def sum_outcomes_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], 
 def encode_sorted_outcomes(
     dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int
 ) -> NDArray[np.uint64]:
-    """The words of ``encode_outcomes`` of all games, ascending."""
+    """The words of ``fill_outcome_words`` of all games, ascending."""
     size = len(dataset.game_id)
     words = np.empty(size, np.uint64)
 

@@ -71,7 +71,7 @@ def select_policy_cards(data: ReportData) -> list[PolicyCard]:
 
 
 def load_newest_curves(data: ReportData) -> list[LearningCurve]:
-    """The curves of the newest ``MAX_POLICIES`` of ``select_cards``, each over the whole training.
+    """The curves of the newest ``MAX_POLICIES`` of ``select_policy_cards``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """

@@ -265,7 +265,7 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     root.addHandler(collector)
     try:
         return TaskResult(_load_task(data)(chunk, stop), None, collector.records)
-    except BaseException as error:  # noqa: BLE001  (raised again by ``unwrap_result``)
+    except BaseException as error:  # noqa: BLE001  (raised again by ``log_and_unwrap_result``)
         return TaskResult(None, to_error_details(error), collector.records)
     finally:
         root.removeHandler(collector)

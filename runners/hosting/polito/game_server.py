@@ -222,7 +222,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     """Make a player, and return the fields of ``player.PlayerFacts`` and what answers for it.
 
     A request is an array of ``QUESTION``. One of the value ``begin`` has no answer: it begins new games, in all slots
-    or in those that it lists as ``SLOT``.
+    or in those that it lists as ``SLOT_FORMAT``.
     """
     output = OutputCapture()
     raw: io.RawIOBase = output

@@ -55,7 +55,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("beginning", "printed"),
-    [("environment = env(", "in hand: -"), ('info["game"]', "@"), ("encode_legal_turns(batch, CLASSIC)", "] [")],
+    [
+        ("environment = env(", "in hand: -"),
+        ('info["game"]', "@"),
+        ("encode_pieces_and_legal_turns(batch, CLASSIC)", "] ["),
+    ],
 )
 def test_short_programs_run(beginning: str, printed: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_program(program(beginning), folder)
