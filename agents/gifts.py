@@ -32,7 +32,10 @@ COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
 
 @inline_function
 def encode_features(lanes: int, occupied: int, gift: int, other_pieces: int, rules: Any) -> int:
-    """The features of a gift as one number below ``COMBINATIONS``; ``other_pieces`` are the other pieces left (16 bits)."""
+    """The features of a gift as one number below ``COMBINATIONS``.
+
+    ``other_pieces`` are the other pieces left (16 bits).
+    """
     threats = danger_byte(lanes, occupied, rules)
     wins = int64(popcount(winning_cells(lanes, occupied, gift, rules)))
     safe = int64(popcount(other_pieces & SAFE_PIECES[threats]))

@@ -64,8 +64,9 @@ def cache_directory(outside_fingerprint: str = "") -> Path:
 
     It is a temporary one, with a line in the log, if others could write there or the user cannot.
 
-    The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba. ``outside_fingerprint`` is
-    the fingerprint of the sources of an agent that is not the project's. All environments of a user share it.
+    The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba.
+    ``outside_fingerprint`` is the fingerprint of the sources of an agent that is not the project's. All environments
+    of a user share it.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
     stamp = hashlib.sha256(

@@ -93,7 +93,8 @@ def rank_by_fitness(population: Population) -> NDArray[np.int64]:
 def hold_tournaments(population: Population, size: int, words: Streams, first_word: int) -> NDArray[np.int64]:
     """[n] one index into a sorted population for each stream: the best of ``size`` picked with replacement.
 
-    Of equally good ones, the first that was picked. Reads the words from ``first_word`` to before ``first_word + size``.
+    Of equally good ones, the first that was picked. Reads the words from ``first_word`` to before ``first_word +
+    size``.
     """
     picks = np.stack([words.integers(first_word + i, population.size) for i in range(size)], axis=1)
     best = rank_by_fitness(population)[picks].argmin(axis=1)

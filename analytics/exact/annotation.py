@@ -69,7 +69,7 @@ class GameSolver:
         progress: Callable[[int], None],
         on_wait: Callable[[], None] = lambda: None,
     ) -> ExactValues:
-        """The values of all decisions from ply ``first_plies`` [G] on, with ``count_choices`` how many choices keep them too.
+        """The values of all decisions from ``first_plies`` [G] on; with ``count_choices`` how many choices keep them.
 
         ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
         All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
@@ -115,8 +115,8 @@ def list_annotation_chunks(
 ) -> Iterator[Chunk[AnnotationExtent]]:
     """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
 
-    ``is_included`` takes a run's id and a range of its games, and says whether this range is to be annotated. The extent of
-    a chunk includes what is stored of its games.
+    ``is_included`` takes a run's id and a range of its games, and says whether this range is to be annotated. The
+    extent of a chunk includes what is stored of its games.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """

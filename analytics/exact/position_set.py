@@ -255,7 +255,10 @@ def to_batch(candidates: CandidatePositions) -> Batch:
 def sample_new_positions_by_source(
     rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
 ) -> list[tuple[str, list[Position]]]:
-    """For each source its name and at most ``max_positions`` positions; no two of all of them are images of each other."""
+    """For each source its name and at most ``max_positions`` positions.
+
+    No two of all of them are images of each other.
+    """
     seen: set[tuple[int, int]] = set()
     sources = sample_arrangements(rules, piece_count, seed), sample_logged_positions(games, piece_count, seed)
     return [

@@ -183,7 +183,9 @@ def write_tablebase(
     layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]],
     card_fields: Mapping[str, Any],
 ) -> Tablebase:
-    """Store keys and values of 0, 1, ... pieces as a tablebase; ``card_fields`` holds the card's created, seconds and code.
+    """Store keys and values of 0, 1, ... pieces as a tablebase.
+
+    ``card_fields`` holds the card's created, seconds and code.
 
     The bytes of the table depend on the boards and their values only. Raises ``FailureError`` when the disk refuses.
     """

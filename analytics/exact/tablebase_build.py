@@ -101,7 +101,8 @@ def check_build(request: TablebaseBuildRequest, available_megabytes: float, tabl
         open_tablebase(request.path).rules, request.rules
     ):
         raise RequestError(
-            f"{request.path} is the tablebase of other rules that are named {request.rules.name!r} too: give these another "
+            f"{request.path} is the tablebase of other rules that are named {request.rules.name!r} too: give these "
+            "another "
             "name, or build in another --directory"
         )
     if compute_needed_megabytes(request, table_count) <= available_megabytes:
@@ -111,7 +112,8 @@ def check_build(request: TablebaseBuildRequest, available_megabytes: float, tabl
     advice = f"the largest that fits is --memory {fits}MiB" if rest >= 1.25 else "ask for fewer pieces"
     needed = compute_needed_megabytes(request, table_count)
     raise RequestError(
-        f"a table of {request.megabytes:,.0f} MB for boards of up to {request.pieces} pieces takes {needed:,.0f} MB in all, of "
+        f"a table of {request.megabytes:,.0f} MB for boards of up to {request.pieces} pieces takes {needed:,.0f} MB in "
+        "all, of "
         f"{available_megabytes:,.0f} MB of free memory: {advice}"
     )
 
@@ -125,8 +127,8 @@ def build_tablebase(
 ) -> Tablebase | None:
     """Build a tablebase, or resume building it; None once ``stop`` is set: boards solved by then are kept.
 
-    ``solve_chunks`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when another
-    process builds it, ``FailureError`` when a file cannot be written.
+    ``solve_chunks`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when
+    another process builds it, ``FailureError`` when a file cannot be written.
     """
     keys = list(generate_key_layers(request.rules, request.pieces))
     with explain_errors("write", request.chunk_folder):

@@ -127,7 +127,10 @@ def _read_missing_rows(
 
 
 def _has_all_pairs(stored_pairs: list[Range], record: RunRecord, stored: StoredRange) -> bool:
-    """Whether all pairs of a range are in ``stored_pairs``; never known of imported games, whose pairs are of any pairing."""
+    """Whether all pairs of a range are in ``stored_pairs``.
+
+    Never known of imported games, whose pairs are of any pairing.
+    """
     for pairing in range(len(record.pairings)):
         first, end = (
             pairing * MAX_PAIRS + pair for pair in record.unit_line.pair_range(pairing, stored.first, stored.end)

@@ -228,8 +228,8 @@ def _write_missing_games(
 ) -> int:
     """Write what the archive lacks of games by pairing; how many it were.
 
-    They are numbered from ``first_unit`` on in the order of the text, through all pairings. With imposed openings, pairs of
-    the same number in different pairings share an opening, which imported games need not.
+    They are numbered from ``first_unit`` on in the order of the text, through all pairings. With imposed openings,
+    pairs of the same number in different pairings share an opening, which imported games need not.
     """
     if not blocks_by_pairing:
         return 0
@@ -310,7 +310,8 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
         said = tags.agent_0, tags.agent_1, tags.opening, rules[tags.rules]
         if said != (*(labels[::-1] if game else labels), record.spec["opening_plies"], record.rules):
             raise RequestError(
-                f"game {record.run_id} {parsed_text.game_id[rows[row]]}: its agents, opening or rules are not those of the "
+                f"game {record.run_id} {parsed_text.game_id[rows[row]]}: its agents, opening or rules are not those of "
+                "the "
                 "record of its run: export the run again, or remove the line of the record to import single games"
             )
 

@@ -188,7 +188,9 @@ def format_ending_tags(winner: int, ending: int) -> str:
 
 
 def find_winner_and_ending(tags: Tags, ply_count: int, line_ply: int) -> tuple[int, int]:
-    """The winner and the ending of a game of ``ply_count`` plies; ``line_ply`` is its first ply to finish a line, or -1.
+    """The winner and the ending of a game of ``ply_count`` plies.
+
+    ``line_ply`` is its first ply to finish a line, or -1.
 
     Raises ``RequestError`` if the game goes on after a line, contradicts its tags, or stops without a result.
     """
@@ -213,7 +215,8 @@ def _contradiction_error(name: str, value: str, actual_value: str) -> RequestErr
 def _find_forfeit_outcome(tags: Tags, ply_count: int) -> tuple[int, int]:
     if tags.winner is None:
         raise RequestError(
-            f"the game is not over after {ply_count} plies and has no tag 'result': add [result=1-0] or [result=0-1] if "
+            f"the game is not over after {ply_count} plies and has no tag 'result': add [result=1-0] or [result=0-1] "
+            "if "
             "a player gave up"
         )
     if tags.winner == NONE:
@@ -316,7 +319,10 @@ def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
 
 
 def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:
-    """Where games are in a text. Adds each distinct prefix (the tags of a line) to ``prefix_indices`` with its index."""
+    """Where games are in a text.
+
+    Adds each distinct prefix (the tags of a line) to ``prefix_indices`` with its index.
+    """
     rows: list[tuple[int, ...]] = []
     start = 0
     for number, line in enumerate(content.split(b"\n"), 1):

@@ -121,10 +121,12 @@ CURVE_BLOCK = 1000  # games of a row, as study B drew it
 def compute_learning_curve(
     archive: Archive, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
 ) -> pl.DataFrame:
-    """A row for each ``block_games`` of the first ``game_count`` games of a training, in their order; the last may have fewer.
+    """A row for each ``block_games`` of the first ``game_count`` games of a training, in their order.
 
-    ``first_game`` (from 0), ``game_count``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
-    Raises ``RequestError`` for a run in which no agent learned.
+    The last may have fewer.
+
+    ``first_game`` (from 0), ``game_count``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate``
+    (Float64). Raises ``RequestError`` for a run in which no agent learned.
     """
     training = find_training(archive, run_id)
     parts = (read_rows(archive, run_id, stored, "games") for stored in archive.list_effective_ranges(run_id))

@@ -101,7 +101,8 @@ def explore_position(
     - ``alike``: the number of decisions that are equivalent by symmetry;
     - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` (of the player that decides);
     - their rates, each with Wilson's 95 % interval as if all games were independent;
-    - a sample: the game with the least ``run_id`` and ``game_id``. With ``with_samples`` its text is in ``sample``, turned
+    - a sample: the game with the least ``run_id`` and ``game_id``. With ``with_samples`` its text is in ``sample``,
+    turned
       so that it passes through the position and the decision as they are written.
 
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises

@@ -305,7 +305,10 @@ class SharedOpenings:
 
 
 def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterable[PairingId]) -> dict[PairingId, int]:
-    """The seed of each pairing among ``pairing_ids`` that shares openings with another one; ``records`` are their runs."""
+    """The seed of each pairing among ``pairing_ids`` that shares openings with another one.
+
+    ``records`` are their runs.
+    """
     seeds = {record.run_id: record.opening_seed for record in records}
     found = {key: seed for key in pairing_ids if (seed := seeds[key[0]]) is not None}
     played = Counter(found.values())

@@ -79,7 +79,9 @@ def find_subject(slug: str) -> Subject:
 def build_subject_sections(
     opened: OpenArchive, slug: str, where: str | None = None, included_trainings: Collection[str] = ()
 ) -> list[ReportSection]:
-    """The sections of the report about one subject, ``mistakes`` say. ``where`` and ``included_trainings`` are as for ``report``.
+    """The sections of the report about one subject, ``mistakes`` say.
+
+    ``where`` and ``included_trainings`` are as for ``report``.
 
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """

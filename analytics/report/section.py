@@ -56,7 +56,10 @@ def agent_table(data: ReportData, caption: str, frame: pl.DataFrame, other_colum
 def agent_figures(
     data: ReportData, prefix: str, frame: pl.DataFrame, build_picture: Callable[..., Picture], *others: object
 ) -> list[Figure]:
-    """A figure of the rows of each agent of a frame, in its colour; ``build_picture`` gets them, the colour and the others."""
+    """A figure of the rows of each agent of a frame, in its colour.
+
+    ``build_picture`` gets them, the colour and the others.
+    """
     figures = []
     for (agent,), rows in frame.group_by("agent", maintain_order=True):
         colour = data.find_colour_number(str(agent))

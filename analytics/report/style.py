@@ -249,8 +249,8 @@ def wrap_text(text: str, width: int) -> list[str]:
 def render_inline_svg(picture: Picture, id_prefix: str) -> str:
     """A panel as SVG for the middle of a page, where text beside it describes it.
 
-    It is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. Where it shows pieces,
-    the page has ``piece_symbols``.
+    It is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. Where it shows
+    pieces, the page has ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)

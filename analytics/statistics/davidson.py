@@ -193,7 +193,7 @@ def _log_likelihood_and_derivatives(
 
 @inline_function
 def _solve_cholesky(matrix: NDArray[np.float64], right_hand_side: NDArray[np.float64]) -> None:
-    """Replace ``right_hand_side`` by the x with ``matrix`` x = ``right_hand_side``, and a positive definite ``matrix`` by its factor.
+    """Solve ``matrix`` x = ``right_hand_side`` in place; a positive definite ``matrix`` is replaced by its factor.
 
     The factor is Cholesky's, below the diagonal and on it; what is above is neither read nor changed. Each column is
     taken off all later ones at once, which the processor does four numbers at a time. LAPACK would need SciPy in a

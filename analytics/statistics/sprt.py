@@ -108,7 +108,7 @@ def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None
 
 
 def look_schedule(max_pairs: int) -> Iterator[int]:
-    """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ... and ``max_pairs``, its last.
+    """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., last ``max_pairs``.
 
     They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
     Looking less often makes no error more likely: at a look the ratio is further past a bound.

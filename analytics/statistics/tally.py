@@ -251,7 +251,7 @@ def tally_to_cells(tally: Tally) -> NDArray[np.int64]:
 def build_clusters(
     cluster_counts: NDArray[np.int64], single_pair_counts: NDArray[np.int64], seat: int | None = None
 ) -> Clusters:
-    """The clusters of ``cluster_counts`` [G, 15], each a row of counts, and of ``single_pair_counts`` [15], where each pair is a cluster.
+    """The clusters of ``cluster_counts`` [G, 15], a row each, and of ``single_pair_counts`` [15], a pair each.
 
     With ``seat``, of the games in which the first agent held it; clusters without such a game do not count.
     """

@@ -459,7 +459,10 @@ def unknown_run_error(archive: Archive, run_id: str, run_ids: Iterable[str]) -> 
 
 
 def select_run_ids(archive: Archive, requested_ids: Sequence[str]) -> list[str]:
-    """The runs in ``requested_ids``, or all if it is empty. Raises ``RequestError`` for one that is not in the archive."""
+    """The runs in ``requested_ids``, or all if it is empty.
+
+    Raises ``RequestError`` for one that is not in the archive.
+    """
     known = archive.list_run_ids()
     for run_id in requested_ids:
         if run_id not in known:

@@ -176,10 +176,11 @@ def encode_game_tables(
 ) -> tuple[TableBytes, TableBytes]:
     """The tables ``games`` and ``plies`` of games in parts that ascend, by the schemas of ``analytics.store.schema``.
 
-    ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing ``i``: its
-    first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game forfeited
-    before its first ply has a row in ``games`` only. They are encoded in memory (a few megabytes). So a full disk is an
-    ``OSError`` like any other, and checksums are those of the intended bytes, not of those that a disk returned.
+    ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing
+    ``i``: its first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game
+    forfeited before its first ply has a row in ``games`` only. They are encoded in memory (a few megabytes). So a full
+    disk is an ``OSError`` like any other, and checksums are those of the intended bytes, not of those that a disk
+    returned.
     """
     games = sum(len(part.game_id) for part in parts)
     room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
@@ -316,9 +317,12 @@ def encode_games_table(
     pairings: Sequence[tuple[str, str]],
     buffer: NDArray[np.uint8],
 ) -> TableBytes:
-    """The table ``games`` from the rows of its row groups; ``used_pairings`` are the numbers of the pairings that have games.
+    """The table ``games`` from the rows of its row groups.
 
-    ``buffer`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another pairing.
+    ``used_pairings`` are the numbers of the pairings that have games.
+
+    ``buffer`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another
+    pairing.
     """
     known = sorted({label for number in used_pairings for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(known)}

@@ -150,7 +150,7 @@ class BatchEngine:
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool]) -> Block | None: ...
 
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool] | None = None) -> Block | None:
-        """Play the games of each pair of ``pair_range`` in the calling thread; None if ``should_abort()`` became true meanwhile.
+        """Play the games of each pair in the calling thread; None if ``should_abort()`` became true meanwhile.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """

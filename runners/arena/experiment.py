@@ -141,7 +141,8 @@ def _describe_sample_replay(
     """Play a sample of the games of a run of other code again; returns a note that all came out the same.
 
     Raises:
-        RequestError: One game did not, or games of this run cannot be repeated. ``other_code_message`` is the beginning of the text.
+        RequestError: One game did not, or games of this run cannot be repeated. ``other_code_message`` is the
+        beginning of the text.
 
     """
     from runners.arena.replay import replay_sample  # few runs were begun by other code
@@ -250,7 +251,7 @@ def count_missing_games(archive: Archive, spec: RunSpec, games_per_pairing: int)
 def save_run_start(
     archive: Archive, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
 ) -> None:
-    """Save the record of a run of ``games_per_pairing`` games a pairing, or update the one that another process may have saved."""
+    """Save the record of a run of ``games_per_pairing`` games a pairing, or update the one that is there."""
 
     def update_record(known: RunRecord | None) -> RunRecord | None:
         if known is None:

@@ -339,7 +339,10 @@ def find_target(what: str, settings: Mapping[str, Any]) -> str:
 def _call_constructor(
     what: str, target_class: type[Any], params: Mapping[str, Any], overriding_params: Mapping[str, Any]
 ) -> Any:
-    """A class, called with ``params`` and, over them, ``overriding_params``. Raises ``RequestError`` if these do not fit."""
+    """A class, called with ``params`` and, over them, ``overriding_params``.
+
+    Raises ``RequestError`` if these do not fit.
+    """
     known = inspect.signature(target_class).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -407,7 +410,7 @@ def _describe_import_error(module: str, name: str, error: BaseException) -> str:
 
 
 def shorten_paths(params: Mapping[str, Any], path_parameters: Iterable[str]) -> dict[str, Any]:
-    """Parameters with the last part of each of these ``path_parameters``, or of every path in a command with arguments."""
+    """Parameters with the last part of each of ``path_parameters``, or of every path in a command with arguments."""
     named = {
         key: re.sub(r"(?<![^\s=])[^\s=]*/", "", value) if " " in value else Path(value).expanduser().resolve().name
         for key in path_parameters

@@ -44,7 +44,10 @@ class ProcessUsage(NamedTuple):
 def measure_process(
     arguments: Sequence[str], folder: Path, expected_exit_code: int = 0, program: str = QARENA_PROGRAM
 ) -> ProcessUsage:
-    """Run ``qarena`` or another program in ``folder``. Raises ``FailureError`` for another exit code than ``expected_exit_code``."""
+    """Run ``qarena`` or another program in ``folder``.
+
+    Raises ``FailureError`` for another exit code than ``expected_exit_code``.
+    """
     between = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
     ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
     seconds, peak, found = ended.stdout.split()

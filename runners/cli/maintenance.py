@@ -150,7 +150,10 @@ def verify_archive(root: PurePath) -> int:
 
 
 def collect_garbage(root: PurePath, min_age: str, remove: bool) -> None:
-    """Print the files that are not needed; ``remove`` those that have not been needed for the ``min_age``, such as 10m."""
+    """Print the files that are not needed.
+
+    ``remove`` those that have not been needed for the ``min_age``, such as 10m.
+    """
     least_age, opened = garbage.parse_age(min_age), Archive.open(root)
     found = garbage.list_unneeded_files(opened)
     removed = set(garbage.remove_unneeded_files(opened, found, least_age)) if remove else set()

@@ -180,7 +180,8 @@ def _print_decisions(
 ) -> None:
     """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
     text = format_position(result.position, result.rules.name)
-    title = f"{text}: {result.games:,} games by {result.by}{_describe_deciders(query)}{title_note}; in %, for {DECIDERS[result.by]}"
+    deciders = f"{_describe_deciders(query)}{title_note}; in %, for {DECIDERS[result.by]}"
+    title = f"{text}: {result.games:,} games by {result.by}{deciders}"
     games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),

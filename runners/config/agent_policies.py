@@ -182,7 +182,8 @@ def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], polic
     for gene in policy.parameters:
         if gene not in genes:
             raise RequestError(
-                f"agent '{agent.label}' has no gene {gene!r} of policy '{policy_name}'{describe_valid_names(gene, genes)}"
+                f"agent '{agent.label}' has no gene {gene!r} of policy '{policy_name}'"
+                f"{describe_valid_names(gene, genes)}"
             )
     for gene in genes:
         if gene not in policy.parameters:

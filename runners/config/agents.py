@@ -77,7 +77,7 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
 def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, extra_keys: Sequence[str] = ()
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``extra_keys``."""
+    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``: parameters, and perhaps ``extra_keys``."""
     own = load_option("agent", name)
     valid = select_parameters(own)
     for key in settings:
@@ -89,7 +89,9 @@ def _agent_from_yaml(
 def agent_from_settings(
     name: str, settings: Mapping[str, Any], yaml_settings: Mapping[str, Any], root: PurePath, trusted: bool
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``yaml_settings`` are those of the yaml itself.
+    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``.
+
+    ``yaml_settings`` are those of the yaml itself.
 
     Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
     """

@@ -246,7 +246,10 @@ SUGGESTED_QUERIES = (
 
 
 def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games; ``log_file`` has more on misbehaviour."""
+    """Print the tables of a run, its speed, and commands that ask about its games.
+
+    ``log_file`` has more on misbehaviour.
+    """
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
         return

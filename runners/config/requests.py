@@ -99,12 +99,11 @@ def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...
 
 
 def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tuple[str, ...]:
-    """Return the remark for the user that an odd number of games was rounded up to ``rounded_games``; none if it was not."""
+    """Return the remark for the user that an odd number of games was rounded up; none if it was not."""
     if requested_games == rounded_games:
         return ()
-    return (
-        f"{key}={requested_games} is odd; games come in pairs with the seats swapped, so {rounded_games} will be played",
-    )
+    reason = f"{key}={requested_games} is odd; games come in pairs with the seats swapped"
+    return (f"{reason}, so {rounded_games} will be played",)
 
 
 def build_archive_options(archive: DictConfig) -> ArchiveOptions:

@@ -52,7 +52,8 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
 
 def describe_verdict(puzzle: Puzzle, game_after: Game) -> str:
     """A sentence about the turn that led to the game ``game_after``, which needs no search."""
-    turn = f"{format_cell(game_after.plies[-1][1])} {'' if game_after.hand == NONE else format_piece(game_after.hand)}".strip()
+    gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
+    turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
         return f"Right: {turn} is the only turn that {puzzle.goal}s."
     return f"Wrong: {turn} does not {puzzle.goal}."

@@ -182,7 +182,10 @@ def play_to_end(
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play games that ``begin`` set up to their ends; ``opening_plies_and_size`` is (imposed plies, number of games)."""
+    """Play games that ``begin`` set up to their ends.
+
+    ``opening_plies_and_size`` is (imposed plies, number of games).
+    """
     opening, size = opening_plies_and_size
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)

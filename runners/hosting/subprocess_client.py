@@ -53,11 +53,11 @@ class Subprocess:
     ) -> None:
         """Start a process and send its first request: ``setup`` and ``content``.
 
-        ``factory_path``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
-        the command of ``subprocess_program``; ``variables``: environment; ``shared_descriptors``: open files that it has too, under
-        the same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
-        in which it records the time of compiling, under the same number, and which is closed with it. Raises
-        ``SubprocessDiedError``.
+        ``factory_path``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux;
+        ``program``: the command of ``subprocess_program``; ``variables``: environment; ``shared_descriptors``: open
+        files that it has too, under the same numbers; ``is_quiet``: what it prints is dropped instead of going to
+        standard error; ``clock``: in which it records the time of compiling, under the same number, and which is
+        closed with it. Raises ``SubprocessDiedError``.
         """
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()

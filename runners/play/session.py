@@ -161,7 +161,8 @@ def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat:
     longest = _add_aids_to_label(label, AID_COMBINATIONS[-1])
     if not person_name.strip() or not LABEL.fullmatch(longest):
         raise RequestError(
-            f"name {person_name!r} is not a printable text of at most {200 - len(longest) + len(person_name)} characters"
+            f"name {person_name!r} is not a printable text of at most {200 - len(longest) + len(person_name)} "
+            "characters"
         )
     pairing = (0, 1) if seat == 0 else (1, 0)
     return RunSpec(rules, (AgentSpec(label, HUMAN, {}), agent), (pairing,), seed, opening_plies=0, seats="fixed")
@@ -252,9 +253,9 @@ def prepare_game(
 ) -> PreparedGame:
     """A game of ``spec``, in which the person has a seat; with an ``archive_root`` it is logged.
 
-    The archive is made if there is none. ``game_number`` is that of a game that was begun before, or that of one that is not
-    logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a number
-    that no game has had yet.
+    The archive is made if there is none. ``game_number`` is that of a game that was begun before, or that of one that
+    is not logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a
+    number that no game has had yet.
     """
     agent, guarded = agent_and_guard
     word = run_id_to_stream_key(spec.run_id)

@@ -168,10 +168,10 @@ class BackgroundPool:
     ) -> BackgroundJob:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
-        ``restart_stopped``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
-        archive. If that has changed there is a new job, but a page first sees the end of the job that it waits for.
-        Otherwise questions about an archive that changes often would never be answered. Of an ``owner`` one job works
-        at a time. Raises ``BusyError`` while too many jobs wait.
+        ``restart_stopped``: also if it was stopped for any other reason. ``version``: of what the job is about, such
+        as an archive. If that has changed there is a new job, but a page first sees the end of the job that it waits
+        for. Otherwise questions about an archive that changes often would never be answered. Of an ``owner`` one job
+        works at a time. Raises ``BusyError`` while too many jobs wait.
         """
         with self._changed:
             found = self._jobs.get(key)

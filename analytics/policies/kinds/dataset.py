@@ -187,7 +187,10 @@ def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """``function(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels release the GIL."""
+    """``function(first, last)`` of equal parts of a range, a thread each: the results in order.
+
+    Kernels release the GIL.
+    """
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, edges[:-1], edges[1:]))
@@ -196,7 +199,8 @@ def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: 
 def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset:
     """The games of a selection in memory.
 
-    ``run_order``, ids of all its runs, is the order in which they are learned from; by default that in which they began.
+    ``run_order``, ids of all its runs, is the order in which they are learned from; by default that in which they
+    began.
 
     Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
     the piece; ``FailureError`` for a damaged file.

@@ -170,7 +170,10 @@ def evaluate_turn(
 
 @inline_function
 def compute_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
-    """The gradient of each turn's values; the squared errors, a mean over the others, are added to ``squared_errors``."""
+    """The gradient of each turn's values.
+
+    The squared errors, a mean over the others, are added to ``squared_errors``.
+    """
     for head in range(HEADS):
         memory.errors[0, head] = np.float32(0.0)
         for i in range(1, count):
@@ -194,8 +197,9 @@ def learn_turns(
 ) -> int:
     """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
 
-    ``imposed_and_seats`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a bit each. The
-    squared errors before a turn was learned are added to ``squared_errors`` [HEADS]. At a ``rate`` of 0 nothing is learned.
+    ``imposed_and_seats`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a
+    bit each. The squared errors before a turn was learned are added to ``squared_errors`` [HEADS]. At a ``rate`` of 0
+    nothing is learned.
     """
     choice, numbers, rate32 = allocate_turn_memory(fit.units), np.empty(SAMPLED_TURNS, np.int64), np.float32(rate)
     learned = int64(0)

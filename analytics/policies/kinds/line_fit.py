@@ -154,7 +154,9 @@ def learn_feature_weights(
 
 @kernel()
 def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_errors: NDArray[np.float64]) -> None:
-    """One pass over the examples; their squared errors, before each was learned from, are added to ``squared_errors`` [HEADS].
+    """One pass over the examples.
+
+    Their squared errors, before each was learned from, are added to ``squared_errors`` [HEADS].
 
     At a ``rate`` of 0 nothing is learned.
     """

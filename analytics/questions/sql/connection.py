@@ -144,7 +144,10 @@ class Connection:
         return self._define_missing(list_needed_names(" ".join(load_definitions())))
 
     def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
-        """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``may_be_unread`` fails when it is."""
+        """Give a view its rows.
+
+        Raises ``FailureError`` if it cannot be read; one read ``may_be_unread`` fails when it is.
+        """
         complaint = None
         try:
             self._fill_view(view)

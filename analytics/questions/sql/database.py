@@ -151,7 +151,10 @@ class OpenArchive:
         return self._run_query(text, QueryResult.read_frame)
 
     def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
-        """The answer of ``operation``. If a file is gone, the archive is opened again, and ``operation`` is called again."""
+        """The answer of ``operation``.
+
+        If a file is gone, the archive is opened again, and ``operation`` is called again.
+        """
         with suppress(MissingFileError):
             return operation()
         self.refresh()

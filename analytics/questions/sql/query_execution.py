@@ -125,7 +125,9 @@ def run_query(
     consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
 ) -> AnswerT | QueryFailure:
-    """The result of ``consume_result`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
+    """The result of ``consume_result`` for the answer to a question, or the complaint about it.
+
+    ``limits`` may interrupt it.
 
     ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
 

@@ -85,7 +85,7 @@ class QueryReferences(NamedTuple):
 def find_references(
     connection: duckdb.DuckDBPyConnection, text: str, queryable_names: Collection[str]
 ) -> QueryReferences:
-    """Those of ``queryable_names``, views and table macros, and the policies that a question reads: all if a name is composed.
+    """Those of ``queryable_names`` (views, macros) and the policies that a question reads: all if a name is composed.
 
     DuckDB's own parser serialises SELECT alone: of other statements, all views count whose names occur.
     """
@@ -160,7 +160,7 @@ _INCONSISTENT = """
 
 
 def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` unless a question reads views and table macros ``allowed_names``, and what it defines itself."""
+    """Raise ``RequestError`` unless a question reads only ``allowed_names`` and what it defines itself."""
     tree = parse_query(connection, text)
     if tree["error"]:
         if tree["error_type"] == "depth":

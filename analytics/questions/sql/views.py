@@ -166,7 +166,10 @@ def create_empty_view_sql(view: str) -> str:
 
 
 def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> dict[str, str]:
-    """The columns of ``boards`` that a run's record makes of replayed numbers. To read one ``omitted_columns`` is an error."""
+    """The columns of ``boards`` that a run's record makes of replayed numbers.
+
+    To read one ``omitted_columns`` is an error.
+    """
     labels, rules = f"[{', '.join(map(quote_literal, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
     values = {

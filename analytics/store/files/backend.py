@@ -107,7 +107,10 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 
 
 def parse_size(size: str, what: str = "", alternative: str = "") -> int:
-    """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0; ``alternative`` is also allowed."""
+    """The bytes of a size.
+
+    Raises ``RequestError`` for a text that is none, and for 0; ``alternative`` is also allowed.
+    """
     found = _SIZE.fullmatch(size)
     if not found or not float(found[1]):
         raise RequestError(

@@ -26,8 +26,8 @@ def run_on_threads(
     """Carry out jobs on threads; ``on_result`` gets each result, on the calling thread, in the order in which jobs end.
 
     ``on_wait`` is called there every ``POLL_SECONDS`` or more often. An error in a job, Ctrl-C or an exception in
-    ``on_result`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop`` is called first, and may make
-    them end sooner. Jobs that have not begun never will.
+    ``on_result`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop`` is called first, and may
+    make them end sooner. Jobs that have not begun never will.
     """
     waiting = iter(jobs)
     pending: set[Future[ResultT]] = set()

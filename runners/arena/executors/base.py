@@ -134,9 +134,9 @@ class Executor(ABC):
 
         ``threads`` is the number of threads of this process, or of processes on this machine. A chunk is taken from the
         iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does
-        not end within ``GIVE_UP_SECONDS`` is left alone. ``on_idle`` is called now and then while there is no answer; like
-        the iteration over ``chunks`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
-        workers are lost again and again; the tasks in progress are then asked to stop.
+        not end within ``GIVE_UP_SECONDS`` is left alone. ``on_idle`` is called now and then while there is no answer;
+        like the iteration over ``chunks`` it runs in the calling thread. Raises what a task raises, and
+        ``FailureError`` if workers are lost again and again; the tasks in progress are then asked to stop.
         """
         pool, source, late = self.open_pool(task, threads, stop), iter(chunks), StopDeadline(stop, GIVE_UP_SECONDS)
         try:

@@ -24,7 +24,10 @@ class AnswerChecker:
     """Asks players, and keeps their illegal answers."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
-        """``lines``: those of the rules, as cells; ``current_player_attribute``: the game's attribute with the current player."""
+        """``lines``: those of the rules, as cells.
+
+        ``current_player_attribute``: the game's attribute with the current player.
+        """
         # By cell: the three other cells of each line through it.
         self.other_line_cells = [
             [[c for c in line if c != cell] for line in lines if cell in line] for cell in range(16)

@@ -34,7 +34,9 @@ class PlayerFactory:
     def __init__(
         self, player_class: type[Any], objects_module: Any, game: type[Any] | None, setup: Mapping[str, Any]
     ) -> None:
-        """``objects_module``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another.
+        """``objects_module``: the module with ``Quarto`` and ``Player``.
+
+        ``game``: the class of games, if it is another.
 
         ``setup``: see ``agent.Polito``.
         """

@@ -194,7 +194,8 @@ def step_learners(
     """Take the action of each learner, or begin a new game where one was over.
 
     ``actions`` [N] int64; ``openings`` [2, K, 1] is room for K imposed plies. Returns how many opponents take their
-    turns now: their positions are in ``opponent_positions``. A learner that plays both seats decides for the opponent next.
+    turns now: their positions are in ``opponent_positions``. A learner that plays both seats decides for the
+    opponent next.
     """
     batch, slots, seeds, turns = opponent_positions
     size, mover_chooses = int64(0), rules.mover_chooses != 0

@@ -150,18 +150,21 @@ def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: I
     afterstates = len(imported_policy.policy.table["lanes"])
     if imported_policy.skipped_rows:
         console.print_note(
-            f"{imported_policy.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is "
+            f"{imported_policy.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no "
+            "value is "
             "read"
         )
     if imported_policy.conflicts:
         taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
         console.print_note(
-            f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {taken} taken; {imported_policy.example}"
+            f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {taken} taken; "
+            f"{imported_policy.example}"
         )
     folder = policy_cards.policy_folder(Archive(root), card.policy_id)
     rules = f"rules={options.rules.name}{format_archive_option(root)}"
+    turns = f"{afterstates:,} turns up to symmetry from {imported_policy.rows:,} rows"
     for line in (
-        f"{card.kind}: {afterstates:,} turns up to symmetry from {imported_policy.rows:,} rows; the policy is in {folder}.",
+        f"{card.kind}: {turns}; the policy is in {folder}.",
         "Play by it:",
         f"  {console.find_program()} run 'policy(policy={card.name})' random {rules}",
     ):

@@ -61,8 +61,8 @@ def play_and_learn(
 ) -> tuple[int, bool]:
     """Play columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each before the next.
 
-    ``agent_pair`` is the knowledge of the learner, which changes, and of its opponent. Returns what ``update_until_full``
-    returns.
+    ``agent_pair`` is the knowledge of the learner, which changes, and of its opponent. Returns what
+    ``update_until_full`` returns.
     """
     agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games

@@ -316,7 +316,7 @@ def measure_first_agent_regret(archive: Archive, run_id: str, games: int, thread
 def sum_first_agent_regret(
     range_games: RangeGames, first_plies: NDArray[np.int8], values: ExactValues
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Half-points given up and decisions made by each pairing's first agent from ply ``first_plies`` [G] on: both [G]."""
+    """Half-points given up and decisions made by each first agent from ply ``first_plies`` [G] on: both [G]."""
     seat, plies = range_games.game_id & 1, range_games.games.plies
     given_up, decided = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
     for ply in range(len(values.placement)):

@@ -39,7 +39,7 @@ class AnalysisValues(NamedTuple):
     seat_0: tuple[int | None, ...]
 
     def regret(self, decision_index: int, seat: int) -> int | None:
-        """The regret of the decision of ``seat`` after ``decision_index`` decisions, in half-points; None where not yet known."""
+        """The regret of the decision of ``seat`` after ``decision_index`` others, in half-points; None: not known."""
         before, after = self.seat_0[decision_index], self.seat_0[decision_index + 1]
         if before is None or after is None:
             return None

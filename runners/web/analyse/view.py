@@ -85,7 +85,10 @@ def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
 def build_cell_and_piece_tiles(
     line: AnalysisLine, badges: Badges, chosen_piece: int
 ) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """The cells and the pieces of a position of a line; ``chosen_piece`` is the piece to place where the mover chooses."""
+    """The cells and the pieces of a position of a line.
+
+    ``chosen_piece`` is the piece to place where the mover chooses.
+    """
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
         [_build_cell_tile(line, cell, badges, following, chosen_piece) for cell in range(CELLS)],

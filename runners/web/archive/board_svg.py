@@ -123,8 +123,8 @@ LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # the height of a line of text, the most
 def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:
     """A game as a picture that moves: each piece is given, then placed. The picture has a style and no script.
 
-    The first ``setup_plies`` plies stand at the beginning. ``names``: of the players by seat. Readers who ask for less motion
-    see the end alone.
+    The first ``setup_plies`` plies stand at the beginning. ``names``: of the players by seat. Readers who ask for less
+    motion see the end alone.
     """
     plies = range(setup_plies, len(game.plies))
     end = 2 * len(plies)  # in decisions
