@@ -287,14 +287,14 @@ class PythonAgent:
         batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
         if isinstance(self.agent, BatchAgent):
             ask: Callable[..., Any] = self.agent.play
-            answer = _call_agent(ask, BatchView(batch, self.rules), rng)
+            answer = _call_checking_signature(ask, BatchView(batch, self.rules), rng)
             cells, gifts, evaluation = _split_answer(ask, answer, "(cells, gifts)")
             _fill_evaluation_rows(ask, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
             ask, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
                 started = time.perf_counter()
-                answer = _call_agent(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
+                answer = _call_checking_signature(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
                 cell, gift, evaluation = _split_answer(ask, answer, "(cell, gift)")
                 _fill_evaluation_rows(ask, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:
@@ -308,7 +308,7 @@ class PythonAgent:
         return _check_integers(ask, "cells", cells, size), _check_integers(ask, "gifts", gifts, size)
 
 
-def _call_agent(method: Callable[..., Any], *arguments: object) -> Any:
+def _call_checking_signature(method: Callable[..., Any], *arguments: object) -> Any:
     """The answer of an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
     try:
         return method(*arguments)

@@ -38,7 +38,7 @@ def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 
 
 @inline_function
-def all_turns_leave_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
+def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
     """Whether each turn with ``piece`` and a gift from ``rest``, at least two pieces, leaves a turn to the opponent.
 
     ``after[0]`` is the board before that turn, with pieces on ``filled``. ``after[1]`` is overwritten.
@@ -83,7 +83,7 @@ def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
             last = rest & ~(int64(1) << gift)
-            if last & (last - 1) == 0 or all_turns_leave_reply(gift, last, then, words, after[1:]):
+            if last & (last - 1) == 0 or all_safe_turns_leave_safe_reply(gift, last, then, words, after[1:]):
                 survivors += 1
                 fewest = min(fewest, count_safe_turns(gift, last, others, after[1]))
     return survivors, fewest

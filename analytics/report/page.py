@@ -22,7 +22,7 @@ from analytics.report.sections.evaluations import build_evaluations_section
 from analytics.report.sections.learning import build_learning_section
 from analytics.report.sections.lengths import build_lengths_section
 from analytics.report.sections.mistakes import build_mistakes_section
-from analytics.report.sections.openings import build_gifts_section, build_placements_section
+from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
 from quarto.errors import NotFoundError, RequestError, describe_valid_names
@@ -55,8 +55,8 @@ SUBJECTS = {
         Subject("crosstable", "Crosstable", build_crosstable_section, by_rules=True),
         Subject("ratings", "Ratings", build_ratings_section, by_rules=True),
         Subject("lengths", "Game lengths", build_lengths_section),
-        Subject("placements", "First placements", build_placements_section),
-        Subject("gifts", "First gifts", build_gifts_section),
+        Subject("placements", "First placements", build_first_placements_section),
+        Subject("gifts", "First gifts", build_first_gifts_section),
         Subject("learning", "Learning curves", build_learning_section),
         Subject("mistakes", "Mistakes", build_mistakes_section),
         Subject("evaluations", "Evaluations", build_evaluations_section),

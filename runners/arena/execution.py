@@ -110,7 +110,7 @@ def _play_missing_units(
 
     def idle() -> None:
         here.write_if_due()
-        shown.report_games(here.games, experiment.engine.turns)
+        shown.report_total_games(here.games, experiment.engine.turns)
 
     try:
         for result in request.executor.map(task, queue, request.threads, stop, idle):
@@ -118,7 +118,7 @@ def _play_missing_units(
             if result.misbehaviour:
                 experiment.engine.add_misbehaviour(result.misbehaviour)
             written += result.written
-            shown.report_games(line.count_games(written))
+            shown.report_total_games(line.count_games(written))
     except KeyboardInterrupt:  # nothing more is to be written
         raise
     except BaseException:
@@ -137,7 +137,7 @@ class _ProgressReporter:
         if self._progress:
             self._progress.start(games)
 
-    def report_games(self, games_played: int, turns_taken: int | None = None) -> None:
+    def report_total_games(self, games_played: int, turns_taken: int | None = None) -> None:
         """So many games were played in all. If they are no more than before, ``turns_taken`` say that agents play."""
         if self._progress and games_played > self._games:
             self._progress.advance(games_played - self._games)

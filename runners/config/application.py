@@ -52,7 +52,7 @@ class OneLineFormatter(logging.Formatter):
         return f"{record.levelname.lower()}: {record.getMessage()}"
 
 
-class JobLogFilter(logging.Filter):
+class HydraLinesAndWarningsFilter(logging.Filter):
     """Lets the messages of Hydra pass, the lines with which launchers name their jobs, and warnings of all others."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -57,7 +57,7 @@ class McAfterstate:
     ) -> tuple[NDArray[Any], ...]:
         """Lanes, occupied, count and mean of the afterstates with this many pieces."""
         level = build_level(dataset.rules, pieces)
-        keys, counts, totals = sum_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
+        keys, counts, totals = sum_sorted_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
         lanes, occupied = decode_afterstates(keys[kept], level)
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
@@ -195,7 +195,9 @@ def fill_keys_and_wins(
 
 
 @kernel()
-def sum_outcomes_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def sum_sorted_outcomes_by_key(
+    words: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
     """Sorted words of ``fill_outcome_words``, added up by key: keys [K], games, and wins less losses."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):

@@ -47,7 +47,7 @@ PLACEMENTS = DecisionKind("first_placements", "cell", "placement", format_cell)
 GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
-def build_placements_section(data: ReportData) -> ReportSection:
+def build_first_placements_section(data: ReportData) -> ReportSection:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
@@ -56,7 +56,7 @@ def build_placements_section(data: ReportData) -> ReportSection:
     return _build_section(data, PLACEMENTS, note)
 
 
-def build_gifts_section(data: ReportData) -> ReportSection:
+def build_first_gifts_section(data: ReportData) -> ReportSection:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "

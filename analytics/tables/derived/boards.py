@@ -130,7 +130,7 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
 
 
 @kernel()
-def _group_first_plies(
+def _gather_first_plies_by_game(
     starts: NDArray[np.int64],
     plies: Plies,
     pieces: NDArray[np.int8],
@@ -269,7 +269,9 @@ def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     starts = find_ply_starts(plies)
     games = int(starts[1])
     pieces, cells, made = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
-    reached = _group_first_plies(starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made)
+    reached = _gather_first_plies_by_game(
+        starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made
+    )
     check_games_complete(reached, ORDERED_PLIES)
     words = np.zeros((2, games), np.int64)
     _fill_least_pieces(pieces, made, words[0])

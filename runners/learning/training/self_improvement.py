@@ -183,14 +183,14 @@ class _SelfImprovementTraining:
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
-        judged = self._measure_regret(outcome.run_id)
+        judged = self._measure_own_regret_by_opponent(outcome.run_id)
         for pairing, (opponent, result) in enumerate(zip(self._opponents, outcome.results, strict=True)):
             counts, regret = (result.wins, result.draws, result.losses), judged.get(pairing, PlayerRegret())
             row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *result.score)
             self._strength.append((*row, regret.mean, regret.decisions))
         return True
 
-    def _measure_regret(self, run_id: str) -> dict[int, PlayerRegret]:
+    def _measure_own_regret_by_opponent(self, run_id: str) -> dict[int, PlayerRegret]:
         """The player's exact regret against each opponent, if games are to be judged."""
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}

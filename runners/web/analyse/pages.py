@@ -112,7 +112,7 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 @router.get(ANALYSE_PATH + PICTURE_SUFFIX)
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
     """The position of an address as SVG, its line board by board, or as it is played."""
-    return _render_picture(
+    return _render_svg_response(
         parse_address_line(request.query_params, find_site(request).find_service(AgentsAndRules)), shows
     )
 
@@ -122,12 +122,12 @@ def game_picture(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, shows: PictureKind = "board"
 ) -> Response:
     """The same for a logged game."""
-    return _render_picture(
+    return _render_svg_response(
         parse_game_line(reader.compute_once(load_logged_game, run_id, game_id), request.query_params), shows
     )
 
 
-def _render_picture(line: AnalysisLine, kind: str) -> Response:
+def _render_svg_response(line: AnalysisLine, kind: str) -> Response:
     title = format_game_position(line.game)
     if kind == "moving":
         svg = render_animated_game_svg(line.games[-1], line.names, title, len(line.start.plies))
