@@ -134,7 +134,7 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
     fit, features = build_stage_fit(words, units, 5), int(words[STAGE_SIZE])
     split = features * (HEADS + units)
     twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
-    rows = [examples.found[examples.begins[i] : examples.begins[i + 1]].tolist() for i in range(size)]
+    rows = [examples.feature_numbers[examples.begins[i] : examples.begins[i + 1]].tolist() for i in range(size)]
     assert rows == [numbers_of(position_at(boards, i), words) for i in range(size)]
     for _ in range(2):
         learn_examples(examples, 0.1, fit, np.zeros(HEADS))
