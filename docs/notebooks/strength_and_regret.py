@@ -113,7 +113,7 @@ def _(CLASSIC, archive, format_game, review_game):
     review = review_game(CLASSIC, plies)
     print(format_game(plies))
     for index in review.mistakes:
-        print(review.decisions[index], "better:", review.better[index])
+        print(review.decisions[index], "better:", review.better_choices[index])
     return (review,)
 
 
