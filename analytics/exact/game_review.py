@@ -50,9 +50,8 @@ class GameReview(NamedTuple):
 
     decisions: tuple[JudgedDecision, ...]
     unjudged_count: int  # earlier decisions, which the time did not suffice for
-    better_choices: dict[
-        int, tuple[Choice, ...]
-    ]  # by index of a mistake: the choices that keep its value; those in time
+    # By index of a mistake: the choices that keep its value; those in time.
+    better_choices: dict[int, tuple[Choice, ...]]
 
     @property
     def mistakes(self) -> tuple[int, ...]:

@@ -102,8 +102,7 @@ def check_build(request: TablebaseBuildRequest, available_megabytes: float, tabl
     ):
         raise RequestError(
             f"{request.path} is the tablebase of other rules that are named {request.rules.name!r} too: give these "
-            "another "
-            "name, or build in another --directory"
+            "another name, or build in another --directory"
         )
     if compute_needed_megabytes(request, table_count) <= available_megabytes:
         return
@@ -113,8 +112,7 @@ def check_build(request: TablebaseBuildRequest, available_megabytes: float, tabl
     needed = compute_needed_megabytes(request, table_count)
     raise RequestError(
         f"a table of {request.megabytes:,.0f} MB for boards of up to {request.pieces} pieces takes {needed:,.0f} MB in "
-        "all, of "
-        f"{available_megabytes:,.0f} MB of free memory: {advice}"
+        f"all, of {available_megabytes:,.0f} MB of free memory: {advice}"
     )
 
 

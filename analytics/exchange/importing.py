@@ -311,8 +311,7 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
         if said != (*(labels[::-1] if game else labels), record.spec["opening_plies"], record.rules):
             raise RequestError(
                 f"game {record.run_id} {parsed_text.game_id[rows[row]]}: its agents, opening or rules are not those of "
-                "the "
-                "record of its run: export the run again, or remove the line of the record to import single games"
+                "the record of its run: export the run again, or remove the line of the record to import single games"
             )
 
 

@@ -216,8 +216,7 @@ def _find_forfeit_outcome(tags: Tags, ply_count: int) -> tuple[int, int]:
     if tags.winner is None:
         raise RequestError(
             f"the game is not over after {ply_count} plies and has no tag 'result': add [result=1-0] or [result=0-1] "
-            "if "
-            "a player gave up"
+            "if a player gave up"
         )
     if tags.winner == NONE:
         raise RequestError(f"tag 'result': 1/2-1/2 after {ply_count} plies: a game is drawn on a full board only")

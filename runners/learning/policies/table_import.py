@@ -151,8 +151,7 @@ def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: I
     if imported_policy.skipped_rows:
         console.print_note(
             f"{imported_policy.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no "
-            "value is "
-            "read"
+            "value is read"
         )
     if imported_policy.conflicts:
         taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
