@@ -22,25 +22,28 @@ FIXED = "it is one of a few names in the code: fields of our own values, modules
 NAMED = "the user names the folder, class, plugin or program: the gate refuses agents that start programs to data"
 SENT = "this program's own process sent it: of agents, only those that the gate let pass"
 PROVEN = {
-    **dict.fromkeys(("runners/arena/spec.py::_load_agent_class", "runners/arena/spec.py::_class"), GATE),
+    **dict.fromkeys(("runners/arena/spec.py::_load_agent_class", "runners/arena/spec.py::_import_class"), GATE),
     **dict.fromkeys(
         (
             *("agents/base/agent.py::__post_init__", "agents/base/parameters.py::check_fields"),
             *("analytics/exchange/formats.py::check_minari_library", "analytics/exchange/text.py::format_heading_tags"),
-            *("analytics/exact/position_set.py::judgement", "analytics/questions/ratings.py::frame"),
-            *("analytics/questions/pairings.py::frame", "analytics/tables/upkeep/archive_merge.py::plus"),
-            *("analytics/tables/verification/games.py::read", "quarto/__init__.py::__getattr__"),
+            *("analytics/exact/position_set.py::compute_judgement", "analytics/questions/ratings.py::to_frame"),
+            *("analytics/questions/pairings.py::to_frame", "analytics/tables/upkeep/archive_merge.py::with_more"),
+            *("analytics/tables/verification/games.py::read_tables", "quarto/__init__.py::__getattr__"),
             *("quarto/observations.py::copy", "quarto/observations.py::resolve_rules"),
-            *("quarto/rules.py::__post_init__", "quarto/solver/table.py::record"),
-            *("quarto/sources.py::_ask_finders", "runners/web/archive/sql_pool.py::_start"),
+            *("quarto/rules.py::__post_init__", "quarto/solver/table.py::build_search_record"),
+            *("quarto/sources.py::_ask_finders", "runners/web/archive/sql_pool.py::_start_process"),
             *("runners/cli/main.py::_check_package_shadowing", "runners/cli/system_errors.py::open_closed_streams"),
             "runners/learning/environments/stable_baselines.py::get_attr",
-            *("runners/arena/executors/base.py::plain", "runners/arena/executors/ray_cluster.py::__init__"),
+            *("runners/arena/executors/base.py::to_dict", "runners/arena/executors/ray_cluster.py::__init__"),
             *("runners/arena/executors/processes.py::__init__", "runners/hosting/subprocess_client.py::__init__"),
-            *("runners/config/arguments.py::check_group_choices", "runners/exact/verdict_tables.py::frame_of"),
-            *("runners/bench/benchmark.py::seconds", "runners/bench/solver.py::run_yardstick"),
-            *("runners/bench/timing.py::compiled", "runners/bench/timing.py::process"),
-            *("runners/bench/warm_up.py::load_agent_kernels", "runners/cli/sprt_output.py::described"),
+            *(
+                "runners/config/arguments.py::check_group_choices",
+                "runners/exact/verdict_tables.py::build_verdict_frame",
+            ),
+            *("runners/bench/benchmark.py::time_yardstick_games", "runners/bench/solver.py::run_yardstick"),
+            *("runners/bench/timing.py::compile_program", "runners/bench/timing.py::measure_process"),
+            *("runners/bench/warm_up.py::load_agent_kernels", "runners/cli/sprt_output.py::format_test"),
             "runners/learning/training/self_improvement.py::__post_init__",
         ),
         FIXED,
@@ -48,24 +51,31 @@ PROVEN = {
     **dict.fromkeys(
         (
             *("runners/authoring/watchdog.py::__getattr__", "runners/hosting/engines/launcher.py::_main"),
-            *("runners/hosting/engines/process.py::_begin", "runners/config/callbacks.py::__init__"),
-            *("runners/config/callbacks.py::tell", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),
-            *("runners/hosting/polito/live_game.py::turn", "runners/hosting/polito/player_factory.py::_class"),
+            *("runners/hosting/engines/process.py::_start", "runners/config/callbacks.py::__init__"),
+            *("runners/config/callbacks.py::notify", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),
+            *(
+                "runners/hosting/polito/live_game.py::take_turn",
+                "runners/hosting/polito/player_factory.py::_load_class",
+            ),
             *(
                 "runners/hosting/polito/player_factory.py::_defines_class",
-                "runners/hosting/polito/player_factory.py::_module",
+                "runners/hosting/polito/player_factory.py::_import_module",
             ),
             *(
                 "runners/hosting/polito/player_factory.py::find_spec",
                 "runners/hosting/polito/player.py::_describe_interpreter",
             ),
             *("runners/hosting/polito/player.py::play", "runners/hosting/polito/game_server.py::_play_trial_in_fork"),
-            "runners/hosting/polito/randomness.py::install",
+            "runners/hosting/polito/randomness.py::install_game_streams",
         ),
         NAMED,
     ),
     **dict.fromkeys(
-        ("runners/arena/executors/processes.py::_task", "runners/hosting/subprocess_program.py::_imported"), SENT
+        (
+            "runners/arena/executors/processes.py::_load_task",
+            "runners/hosting/subprocess_program.py::_import_handler_factory",
+        ),
+        SENT,
     ),
 }
 

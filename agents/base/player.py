@@ -469,9 +469,9 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
 
     Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
     """
-    lifted = getattr(agent, "lifted", None)
-    if lifted is not None:
-        player: BatchPlayer = lifted(rules, label)
+    build = getattr(agent, "build_player", None)
+    if build is not None:
+        player: BatchPlayer = build(rules, label)
         return player
     check_choosers(list_choosers(agent), rules, label)
     if isinstance(agent, KernelAgent):

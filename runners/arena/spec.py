@@ -39,7 +39,7 @@ SIMPLE_TYPES = {
 OPTIONAL_HINT = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
 HUMAN_TARGET = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
-AGENT_METHODS = ("play", "choose", "lifted")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
+AGENT_METHODS = ("play", "choose", "build_player")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
 AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # ``as_mapping``
 
 
@@ -77,8 +77,8 @@ class AgentSpec:
             return self.player.build()
         params = {name: self._build_parameter(name, value) for name, value in self.params.items()}
         agent: Agent = _call_constructor(f"agent '{self.label}'", self._load_agent_class(), params, others)
-        if hasattr(agent, "equip"):
-            agent.equip(_load_tablebase)
+        if hasattr(agent, "set_tablebases"):
+            agent.set_tablebases(_load_tablebase)
         return agent
 
     def _build_limited(self) -> Agent:
@@ -316,7 +316,7 @@ class RunSpec:
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
-def instantiate(what: str, settings: Mapping[str, Any], expected: type[Any], trusted: bool = False) -> Any:
+def build_from_settings(what: str, settings: Mapping[str, Any], expected: type[Any], trusted: bool = False) -> Any:
     """An object as a yaml describes it: the class under ``_target_``, called with its parameters.
 
     The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.

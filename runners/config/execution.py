@@ -169,10 +169,10 @@ def _run_single(work: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
 
     callbacks: Any = Callbacks(cfg)  # Hydra has no public name for the list of them
     about = {"config": cfg, "config_name": cfg.hydra.job.config_name}
-    callbacks.tell("on_run_start", **about)
+    callbacks.notify("on_run_start", **about)
     hydra_context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
     done = run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
-    callbacks.tell("on_run_end", **about, job_return=done)
+    callbacks.notify("on_run_end", **about, job_return=done)
     (found,) = outcome
     if isinstance(found, Exception):
         raise found

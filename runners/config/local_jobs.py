@@ -41,7 +41,7 @@ def run_local_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
     folder.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(sweep, folder / "multirun.yaml")
     callbacks: Any = Callbacks(sweep)
-    callbacks.tell("on_multirun_start", config=sweep, config_name=config)
+    callbacks.notify("on_multirun_start", config=sweep, config_name=config)
     given = {override.get_key_element(): override for override in parse_overrides(_list_task_overrides(sweep))}
     configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)
     for number, values in enumerate(itertools.product(*map(list_values, given.values()))):
@@ -52,7 +52,7 @@ def run_local_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
         context = HydraContext(loader, callbacks)
         run_job(task, job, "hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir", hydra_context=context)
         configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # the job has changed it
-    callbacks.tell("on_multirun_end", config=sweep, config_name=config)
+    callbacks.notify("on_multirun_end", config=sweep, config_name=config)
 
 
 def _list_task_overrides(sweep: DictConfig) -> list[str]:

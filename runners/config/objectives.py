@@ -252,8 +252,8 @@ def build_objective(settings: Mapping[str, Any], name: str) -> Objective:
 
     Raises ``RequestError`` for a setting that does not exist or does not fit.
     """
-    from runners.arena.spec import instantiate
+    from runners.arena.spec import build_from_settings
 
-    made: Objective = instantiate(f"objective '{name}'", settings, Objective, trusted=True)
+    made: Objective = build_from_settings(f"objective '{name}'", settings, Objective, trusted=True)
     made.name = name
     return made

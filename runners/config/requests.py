@@ -20,8 +20,8 @@ from runners.arena.request import RunRequest
 from runners.arena.spec import (
     AgentSpec,
     RunSpec,
+    build_from_settings,
     format_label,
-    instantiate,
 )
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry, agent_from_settings
@@ -134,7 +134,7 @@ def build_executor(cfg: DictConfig) -> Executor:
     changed = [key for key, value in to_plain_dict(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
     if changed and "${ray" not in str(to_plain_dict(cfg.executor, resolve=False)):
         raise RequestError(f"ray.{changed[0]}={cfg.ray[changed[0]]} has no effect: choose executor=ray too")
-    executor: Executor = instantiate("executor", to_plain_dict(cfg.executor), Executor, trusted=True)
+    executor: Executor = build_from_settings("executor", to_plain_dict(cfg.executor), Executor, trusted=True)
     return executor
 
 

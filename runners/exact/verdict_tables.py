@@ -192,7 +192,7 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
     if agent.policy_id is not None:
         card = load_card(Archive.open(root), agent.policy_id)
         sizes += [card.files[name].bytes for name in KNOWLEDGE_FILES if name in card.files]
-    base = find_largest_tablebase(rules) if hasattr(agent.build(), "equip") else None
+    base = find_largest_tablebase(rules) if hasattr(agent.build(), "set_tablebases") else None
     return sum(sizes) + (base.card.bytes if base else 0) or None
 
 

@@ -134,7 +134,7 @@ class IsolatedPlayer(PythonPlayer):
     """
 
     def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
-        """Raises ``RequestError`` as ``IsolatedAgent.lifted`` does."""
+        """Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
         super().__init__(None)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         if agent.facts.jitted:

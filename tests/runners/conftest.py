@@ -92,7 +92,7 @@ def prepare_once() -> Iterator[None]:
     ) -> DefaultsList:
         given = Overrides(repo, overrides_list)
         options = given.override_choices, given.append_group_defaults, given.deletions
-        key = (searched(repo), config_name, repr(yaml_options), *others, *more.values())
+        key = (searched(repo), config_name, repr(options), *others, *more.values())
         if key not in found_before or not key[0]:
             found_before[key] = create_defaults_list(repo, config_name, overrides_list, *others, **more)
         return replace(found_before[key], config_overrides=given.config_overrides)
@@ -115,7 +115,7 @@ def prepare_once() -> Iterator[None]:
         return read_before[path]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yaml_options, "_yaml", read_once)
+        patch.setattr(yaml_options, "_load_option_yaml", read_once)
         patch.setattr(config_loader_impl, "create_defaults_list", find_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", join_once)
         patch.setattr(yaml, "load", load_once)
@@ -152,7 +152,9 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
         monkeypatch.setattr(gc, name, lambda *_: None)
-    monkeypatch.setattr(main.CompilingNotice, "say", lambda _notice, _text: None)  # which test compiles first is chance
+    monkeypatch.setattr(
+        main.CompilingNotice, "print_note", lambda _notice, _text: None
+    )  # which test compiles first is chance
     root = logging.getLogger()
     before, handlers = (root.level, list(root.handlers)), {number: signal.getsignal(number) for number in SIGNALS}
 

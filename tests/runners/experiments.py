@@ -59,7 +59,7 @@ def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:
             stop.set()
         yield stop
 
-    patch.setattr(interruption, "interruptible", interruptible)
+    patch.setattr(interruption, "stop_on_signal", interruptible)
 
 
 def environment_with(**variables: str) -> dict[str, str]:

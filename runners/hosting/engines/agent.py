@@ -83,7 +83,7 @@ class EnginePlayer(PythonPlayer):
     """
 
     def __init__(self, engine: Engine, rules: Rules) -> None:
-        """Raises ``RequestError`` as ``Engine.lifted`` does."""
+        """Raises ``RequestError`` as ``Engine.build_player`` does."""
         super().__init__(None)
         self._engine, self._rules = engine, rules
         self._idle = [engine.start_process(rules)]  # the last one is asked next

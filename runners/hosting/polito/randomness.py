@@ -87,7 +87,7 @@ class GameStreams:
         """From now on ``random`` and ``numpy.random`` are those of this game."""
         GameRandom.current = self.python
         if self.numpy:
-            self.numpy.use()
+            self.numpy.activate()
 
 
 class StreamPool:

@@ -25,7 +25,7 @@ from runners.arena.code_fingerprints import build_class_code_record, list_target
 from runners.arena.executors.base import available_cores
 from runners.arena.experiment import count_missing_games
 from runners.arena.request import RunRequest
-from runners.arena.spec import check_no_third_party_code, instantiate, third_party_classes
+from runners.arena.spec import build_from_settings, check_no_third_party_code, third_party_classes
 from runners.arena.storage import ArchiveOptions
 from runners.learning.training.policy_build import compute_kind_code, derive_from_selection
 
@@ -132,7 +132,7 @@ def _learn_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
             f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
             "games: repeat the command of its training instead"
         )
-    found: Learner = instantiate(f"the learner of policy '{card.name}'", learner, Learner, trusted)
+    found: Learner = build_from_settings(f"the learner of policy '{card.name}'", learner, Learner, trusted)
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
         raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
@@ -169,7 +169,9 @@ def _breed_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool
     from runners.learning.training.trainer import TrainingContext
 
     settings = card.learned["parameters"]
-    trainer: GeneticTrainer = instantiate(f"the trainer of policy '{card.name}'", settings, GeneticTrainer, trusted)
+    trainer: GeneticTrainer = build_from_settings(
+        f"the trainer of policy '{card.name}'", settings, GeneticTrainer, trusted
+    )
     context = TrainingContext(
         name=str(card.learned["trainer"]),
         rules=Rules(**card.rules),

@@ -46,7 +46,7 @@ from quarto.errors import ArenaError, FailureError, RequestError, find_error_loc
 from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import build_class_code_record
 from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, StopSignal, Task, available_megabytes
-from runners.arena.spec import instantiate
+from runners.arena.spec import build_from_settings
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) ->
 
     Raises ``RequestError`` for invalid parameters.
     """
-    derivation: PolicyKind = instantiate(f"kind '{kind}'", settings, PolicyKind, trusted)
+    derivation: PolicyKind = build_from_settings(f"kind '{kind}'", settings, PolicyKind, trusted)
     return derivation
 
 

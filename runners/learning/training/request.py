@@ -22,7 +22,7 @@ from analytics.store.policy_cards import POLICY_NAME, PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.records import compute_run_id
 from runners.arena.code_fingerprints import build_class_code_record, list_targets
-from runners.arena.spec import instantiate
+from runners.arena.spec import build_from_settings
 from runners.config.agent_policies import list_reader_names
 from runners.config.application import ObjectiveValue
 from runners.config.requests import build_archive_options, build_executor, name_rules, resolve_thread_count
@@ -90,7 +90,7 @@ def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], co
         trusted=True,
     )
     settings = to_plain_dict(cfg.trainer)
-    trainer: Trainer = instantiate(f"trainer '{context.name}'", settings, Trainer, trusted=True)
+    trainer: Trainer = build_from_settings(f"trainer '{context.name}'", settings, Trainer, trusted=True)
     request = TrainingRequest(
         trainer=trainer,
         settings=settings,

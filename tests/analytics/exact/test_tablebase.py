@@ -418,7 +418,7 @@ def test_boards_and_positions_are_counted_completely(classic: TablebaseStatistic
 
 
 def test_the_page_says_whose_the_value_is(classic: TablebaseStatistics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(theory, "finding", lambda _base: classic)
+    monkeypatch.setattr(theory, "compute_statistics", lambda _base: classic)
     assert "## classic\n\nThe game is drawn for the first giver.\n" in render_theory_page([open_tablebase(CLASSIC)])
 
 

@@ -101,7 +101,7 @@ def test_positions_are_replayed_only_for_a_condition_that_reads_them(
         replayed.append(arguments)
         return replay(*arguments, **more)
 
-    monkeypatch.setattr(lazy_rows, "boards", watched)
+    monkeypatch.setattr(lazy_rows, "scan_boards", watched)
     with open_archive(judged.root) as opened:
         names = find_judged_agents(opened, "true")
         plain = summarise_decisions(opened, "ply > 3", True, names)

@@ -165,7 +165,7 @@ def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
         return counted[-1]
 
     monkeypatch.setattr(query, "derive_stored_positions", count)
-    monkeypatch.setattr(query, "_kept", {})
+    monkeypatch.setattr(query, "_decision_cache", {})
     with open_archive(archive.root) as opened:
         explore_position(opened, positions_of_game(kept, PRESETS["classic"])[2], imposed=True)
     rows = list(query._decision_cache.values())

@@ -80,7 +80,7 @@ class Page(HTMLParser):
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """The bootstrap takes longer than all the rest."""
-    monkeypatch.setattr(strength, "rate", partial(fit_ratings, samples=10))
+    monkeypatch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def content(root: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strength, "rate", partial(fit_ratings, samples=10))
+        patch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
         return made(root, title="<i>All</i> & more")
 
 
@@ -255,7 +255,7 @@ def test_every_agent_has_its_colour_everywhere(content: str) -> None:
 @pytest.mark.usefixtures("quick_pictures")
 def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.report.test_page"""
-    monkeypatch.setattr(strength, "rate", fit_ratings)
+    monkeypatch.setattr(strength, "fit_ratings", fit_ratings)
     assert sample_texts() == SNAPSHOT.read_text(encoding="utf-8")
 
 

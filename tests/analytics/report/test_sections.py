@@ -53,7 +53,7 @@ def opened(archive: Archive) -> OpenArchive:
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bootstrap takes longer than all the rest; ``analytics.questions.ratings`` has tests of its own."""
-    monkeypatch.setattr(strength, "rate", partial(fit_ratings, samples=10))
+    monkeypatch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 def result_of(row: Row, agent_seat: int) -> int:

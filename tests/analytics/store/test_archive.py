@@ -350,6 +350,6 @@ def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: Arc
             store(archive, other.run_id, BLOCKS)
             return begin(self)
 
-        patch.setattr(Archive, "run_ids", late)
+        patch.setattr(Archive, "list_run_ids", late)
         seen = Snapshot(archive.root)
     assert all(seen.find_run(run_id) for run_id in seen.list_run_ids())

@@ -38,14 +38,14 @@ def test_rows_are_those_of_the_naive_builder_whatever_the_parts_and_row_groups(
 ) -> None:
     blocks = [make(first, pairing, first * pairs, pairs) for pairing, first in places]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analytics.store.game_tables.PART_GAMES", part_games)
+        patch.setattr("analytics.store.game_tables.MIN_ENCODED_GAMES", part_games)
         patch.setattr("analytics.store.game_tables.ROW_GROUP_ROWS", group_rows)
         found = frames(blocks, PAIRINGS)
     assert tuple(table.rows() for table in found) == naive_rows(blocks, PAIRINGS)
 
 
 def test_statistics_are_those_of_each_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analytics.store.game_tables.PART_GAMES", 7)
+    monkeypatch.setattr("analytics.store.game_tables.MIN_ENCODED_GAMES", 7)
     monkeypatch.setattr("analytics.store.game_tables.ROW_GROUP_ROWS", 16)
     path, (games, plies) = tmp_path / "plies.parquet", tables([random_block(4, each) for each in range(3)], PAIRINGS)
     path.write_bytes(plies)

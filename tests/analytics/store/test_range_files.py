@@ -238,7 +238,7 @@ def test_a_writer_whose_plies_were_removed_as_garbage_writes_them_again(
                 other.unlink()
         put(self, path, content)
 
-    monkeypatch.setattr(Archive, "put", stand_still)
+    monkeypatch.setattr(Archive, "write_file", stand_still)
     stored = whole(archive)
     assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
 
@@ -268,7 +268,7 @@ def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(ar
 def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_files, "_kept", {})
+    monkeypatch.setattr(range_files, "_cached_tallies", {})
     other, block = record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
     archive.write_run(other)
     store(archive, other.run_id, [block], PAIRINGS)
@@ -287,7 +287,7 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
 
 
 def test_tallies_with_other_columns_are_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_files, "_kept", {})
+    monkeypatch.setattr(range_files, "_cached_tallies", {})
     for stored in archive.list_effective_ranges(RUN_ID, "tallies")[1:]:
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
     games = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[0].name

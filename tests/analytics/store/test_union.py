@@ -62,7 +62,7 @@ def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
         take(path)
 
     with pytest.MonkeyPatch.context() as patch, suppress(StoppedError):
-        patch.setattr(Archive, "put", write)
+        patch.setattr(Archive, "write_file", write)
         patch.setattr(backend, "remove", take_away)
         yield
 

@@ -32,7 +32,7 @@ def test_the_text_of_a_position() -> None:
 
 def test_the_picture_shows_each_piece_in_its_place() -> None:
     side, gap = rendering().SQUARE_SIDE, rendering().GAP
-    image = rendering().image_of(POSITION)
+    image = rendering().render_image(POSITION)
     assert image.shape == (rendering().HEIGHT, rendering().WIDTH, 3)
 
     def at(top: int, left: int) -> np.ndarray:
@@ -40,7 +40,7 @@ def test_the_picture_shows_each_piece_in_its_place() -> None:
         return found
 
     def pictured(tile: np.ndarray) -> list[int]:
-        return [piece for piece in range(16) if np.array_equal(tile, rendering()._picture(piece))]
+        return [piece for piece in range(16) if np.array_equal(tile, rendering()._render_piece(piece))]
 
     for place in range(16):
         row, column = divmod(place, 4)
@@ -61,6 +61,6 @@ def test_a_window_is_opened_only_for_people(monkeypatch: pytest.MonkeyPatch) -> 
         assert pygame.display.get_init() == shown
         if shown:
             pixels = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)
-            assert np.array_equal(pixels, rendering().image_of(POSITION))
+            assert np.array_equal(pixels, rendering().render_image(POSITION))
         renderer.close()
         assert not pygame.display.get_init()

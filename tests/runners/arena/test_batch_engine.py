@@ -130,7 +130,9 @@ def test_the_three_interfaces_play_the_same_games() -> None:
 
 def test_games_of_jitted_agents_are_played_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(BlockHalf, "take", lambda _self, turn: asked.append(turn))  # what follows if the kernel fails
+    monkeypatch.setattr(
+        BlockHalf, "play_turn", lambda _self, turn: asked.append(turn)
+    )  # what follows if the kernel fails
     engine(CLASSIC, [Random(), SemiRandom()]).play_block(PairRange(1, 0, 2))
     assert asked == []
 

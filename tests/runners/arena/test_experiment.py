@@ -93,7 +93,7 @@ def expected(whole: Path) -> RESULT:
 def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
     how: Sequence[str], tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "units", lambda _pace, _pairings: 7)
+    monkeypatch.setattr(Pace, "next_unit_count", lambda _pace, _pairings: 7)
     monkeypatch.setattr(execution, "MANY_FILES_TO_COMPACT", 1 << 60)
     outcome = play(tmp_path, *TOURNAMENT, *how)
     assert len(Archive.open(tmp_path).list_effective_ranges(outcome.run_id)) > 1
@@ -256,7 +256,7 @@ OTHER = {"fingerprint": "f" * 16, "version": "9.9"}
 def upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A run of 20 games by this code; from now on the code is another, and plays the same. Its run id."""
     run_id = play(tmp_path, "games=20").run_id
-    monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | OTHER)
+    monkeypatch.setattr(experiment, "build_code_record", lambda *of: build_code_record(*of) | OTHER)
     return run_id
 
 
@@ -334,7 +334,7 @@ def test_a_run_without_games_goes_on_with_other_code(tmp_path: Path, monkeypatch
     stop = threading.Event()
     stop.set()
     run_id = play(tmp_path, "games=20", stop=stop).run_id
-    monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | OTHER)
+    monkeypatch.setattr(experiment, "build_code_record", lambda *of: build_code_record(*of) | OTHER)
     assert play(tmp_path, "games=20").run_id == run_id
     assert counts(tmp_path) == {run_id: 20}
 
@@ -366,7 +366,7 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     threads: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runners.arena.executors.base.POLL_SECONDS", 0.001)
-    monkeypatch.setattr(Pace, "units", lambda *_: 1)
+    monkeypatch.setattr(Pace, "next_unit_count", lambda *_: 1)
     stop = threading.Event()
     watcher = Watcher(stop, enough=40)
     asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))

@@ -32,7 +32,7 @@ from runners.arena.identities import (
     to_identities,
     to_module_name,
 )
-from runners.arena.spec import AgentSpec, instantiate
+from runners.arena.spec import AgentSpec, build_from_settings
 from runners.config.objectives import Objective
 from runners.learning.training.genetic import GeneticTrainer
 from runners.learning.training.trainer import Trainer
@@ -142,7 +142,7 @@ def oracle(below: Any) -> AgentSpec:
 Gate = Callable[[str], object]
 OUTER: dict[str, Gate] = {
     "agent": lambda name: AgentSpec.from_record(spell(name)).build(),
-    "kind": lambda name: instantiate("x", {"_target_": name}, PolicyKind),
+    "kind": lambda name: build_from_settings("x", {"_target_": name}, PolicyKind),
 }
 DEEPER: dict[str, Gate] = {
     "below": lambda name: oracle(spell(name)).build(),
@@ -153,11 +153,11 @@ DEEPER: dict[str, Gate] = {
     "agent with a clock": lambda name: AgentSpec("x", name, {}, limits=AgentLimits(turn_seconds=1.0)).build(),
     "rules of an agent": lambda name: AgentSpec("x", name, {}).choosers,
     "policy of an agent": lambda name: AgentSpec("x", name, {"policy": "p"}).find_policy_parameter(),
-    "learner": lambda name: instantiate("x", {"_target_": name}, Learner),
-    "trainer": lambda name: instantiate("x", {"_target_": name}, Trainer),
-    "genetic trainer": lambda name: instantiate("x", {"_target_": name}, GeneticTrainer),
-    "objective": lambda name: instantiate("x", {"_target_": name}, Objective),
-    "executor": lambda name: instantiate("x", {"_target_": name}, Executor),
+    "learner": lambda name: build_from_settings("x", {"_target_": name}, Learner),
+    "trainer": lambda name: build_from_settings("x", {"_target_": name}, Trainer),
+    "genetic trainer": lambda name: build_from_settings("x", {"_target_": name}, GeneticTrainer),
+    "objective": lambda name: build_from_settings("x", {"_target_": name}, Objective),
+    "executor": lambda name: build_from_settings("x", {"_target_": name}, Executor),
 }
 LIBRARIES = (
     *("subprocess", "tempfile", "os", "shutil", "pathlib", "socket", "multiprocessing", "ctypes", "pickle", "shelve"),
@@ -246,7 +246,8 @@ class Trap:
 
     def play(self, *_: Any) -> None: ...
 
-    choose = lifted = derive = count = update = policy = train = check = value = pool = workers = here = play
+    choose = build_player = derive = count = update = policy = policy_from_counts = train = check = value = play
+    open_pool = count_workers = count_local_processes = play
 
 
 def test_a_name_that_no_yaml_has_is_refused_before_it_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,9 +295,9 @@ def test_a_class_of_ours_in_the_wrong_place_is_refused_before_it_is_called(monke
             group = identity.rpartition(".")[0]
             fits |= place == "learner" and identity.endswith("Learner")
             fits |= place == "kind" and group.startswith("analytics.policies")
-            fits |= place == "trainer" and group.startswith("runners.learning.training")
-            fits |= place == "objective" and group == "runners.config.objectives"
-            fits |= place == "executor" and group.startswith("runners.arena.executors")
+            fits |= place == "trainer" and group.startswith("runners.training")
+            fits |= place == "objective" and group == "runners.arena.objectives"
+            fits |= place == "executor" and group.startswith("runners.executors")
             if fits:
                 gate(identity)
                 continue

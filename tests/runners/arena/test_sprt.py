@@ -206,7 +206,7 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
 def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "archive"
     carried_out(root, *SHORT)
-    monkeypatch.setattr(experiment, "code_of", lambda *of: build_code_record(*of) | {"fingerprint": "ab" * 8})
+    monkeypatch.setattr(experiment, "build_code_record", lambda *of: build_code_record(*of) | {"fingerprint": "ab" * 8})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))
     monkeypatch.setattr("runners.arena.replay.replay_sample", lambda *_: differing)
     for more in ([], ["elo1=5"]):

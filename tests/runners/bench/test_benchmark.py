@@ -116,7 +116,7 @@ def test_questions_are_measured(kinds: tuple[str, ...], qarena: Qarena, monkeypa
     monkeypatch.setattr(archive, "QUICK_GAMES", 5_000)
     monkeypatch.setattr(archive, "POSITIONS", archive.POSITIONS[:3])  # which so few games meet
     monkeypatch.setattr(archive, "ROUNDS", 1)
-    monkeypatch.setattr(archive, "KINDS", kinds)
+    monkeypatch.setattr(archive, "POLICY_KINDS", kinds)
     found = qarena("bench", "--questions", "--quick")
     assert found.code == 0, found.err
     for name in (
@@ -281,7 +281,7 @@ def test_figures_have_decimals_below_a_hundred_unless_they_are_counts(value: obj
 
 def test_the_explorer_is_measured_in_milliseconds_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter((0.5, 2.0))
-    monkeypatch.setattr(archive, "best", lambda *_: next(seconds) * len(archive.POSITIONS))
+    monkeypatch.setattr(archive, "time_fastest", lambda *_: next(seconds) * len(archive.POSITIONS))
     figures = archive._measure_openings(SAMPLE)
     assert figures == {"explorer": {"milliseconds": 500.0, "with_samples_milliseconds": 2000.0}}
 

@@ -146,7 +146,7 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     monkeypatch.setattr(
         "runners.learning.training.request.build_class_code_record", lambda *_args, **_more: {"fingerprint": "0" * 16}
     )
-    monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"fingerprint": "0" * 16})
+    monkeypatch.setattr("runners.arena.experiment.build_code_record", lambda *_: {"fingerprint": "0" * 16})
     for more in ("", " trainer.games=40"):
         with pytest.raises(RequestError, match="begun by other code"):
             trained(tmp_path, overrides + more)
@@ -216,7 +216,7 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
         yield stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(reproduction, "interruptible", stopped)
+        patched.setattr(reproduction, "stop_on_signal", stopped)
         found = qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7")
     assert found.code == 130
     assert found.err == (

@@ -87,7 +87,7 @@ def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiling = CompilationProgress(seconds=25.04)
-    monkeypatch.setattr("runners.cli.main.compiling", compiling)
+    monkeypatch.setattr("runners.cli.main.compilation_progress", compiling)
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 25.0])
     notice = CompilingNotice(lambda: next(times))
     for compiled in range(1, 7):

@@ -75,7 +75,7 @@ def test_an_interrupted_merge_says_how_to_go_on(
     def interrupted(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("analytics.tables.upkeep.archive_merge.merge", interrupted)
+    monkeypatch.setattr("analytics.tables.upkeep.archive_merge.merge_archives", interrupted)
     note = "interrupted: what is merged is kept; run the same command again to go on\n"
     found = qarena("archive", "merge", str(SAMPLE), str(tmp_path / "target"))
     assert (found.code, found.out, found.err.endswith(note)) == (143, "", True)

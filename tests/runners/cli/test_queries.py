@@ -160,7 +160,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(
     qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        strength, "rate", partial(fit_ratings, samples=10)
+        strength, "fit_ratings", partial(fit_ratings, samples=10)
     )  # the bootstrap takes longer than all the rest
     before = snapshot(root)
     typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
@@ -172,7 +172,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(
     assert f"(run_id IN (&#39;{ONE}&#39;)) AND (winner = 1)".encode() in page
     assert ANOTHER.encode() not in page
     assert snapshot(root) == before
-    monkeypatch.setattr("runners.cli.queries.report", lambda *_: "page")
+    monkeypatch.setattr("runners.cli.queries.render_report", lambda *_: "page")
     full = "error: cannot write /dev/full: No space left on device\n"
     assert qarena("report", *typed, "/dev/full") == (1, "", full)
 

@@ -15,6 +15,7 @@ import pytest
 
 from agents.dumb import Dumb
 from runners.arena.experiment import build_engine
+from runners.arena.identities import to_class_path
 from runners.arena.request import RunRequest
 from runners.arena.storage import ArchiveOptions
 from runners.cli.games import is_training
@@ -114,7 +115,7 @@ def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
     """A parameter that the yaml lacks cannot be set, and no help shows it."""
     for name in list_options(group):
         settings = load_option(group, name)
-        module, _, made = settings["_target_"].rpartition(".")
+        module, _, made = to_class_path(settings["_target_"]).rpartition(".")
         parameters = inspect.signature(getattr(importlib.import_module(module), made)).parameters
         assert {*parameters} <= {*settings, "limits"}, name  # which the keys of every agent make
 

@@ -75,7 +75,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
 def test_a_sweep_over_agents_rows_by_pairing_and_a_run_in_the_mode_of_a_sweep_is_the_same(
     flag: str, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "sweep_id", lambda *_: "77e123456789")  # not the number 77e123456789
+    monkeypatch.setattr(sweep, "compute_sweep_id", lambda *_: "77e123456789")  # not the number 77e123456789
     objective = ("objective=elo", "objective.agent=random", "objective.anchor=semi_random")
     asked = ("agents=[random,dumb,semi_random]", "seed=1,2", "games=20", *objective)
     swept = qarena("sweep", *asked)
@@ -154,7 +154,7 @@ def test_the_first_job_begins_before_those_of_all_other_values_are_composed(
     def leave(*_: object) -> None:
         sys.exit(7)
 
-    monkeypatch.setattr(sweep, "carry_out", leave)
+    monkeypatch.setattr(sweep, "run_sweep_job", leave)
     assert qarena("sweep", "agent@a=mcts", "a.c=" + ",".join(f"0.{i}" for i in range(200)), f"seed={seeds}").code == 7
     assert len(composed) <= 3  # for the checks, for the sweep and for the job
 
@@ -431,7 +431,7 @@ def test_games_that_cannot_be_judged_in_time_are_one_line(
     assert found.err.startswith("error: one random game under rules classic from 0 pieces on cannot be judged exactly ")
     assert "within 0 s (objective=regret): leave out early boards with objective.from_pieces=N" in found.err
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(Regret, "probe", lambda *_: None)
+    monkeypatch.setattr(Regret, "check_duration", lambda *_: None)
     late = qarena("run", *MATCH, *slow)
     assert (late.code, late.out) == (1, "")
     assert re.match(r"error: the games of run [0-9a-f]{12} cannot be judged exactly within 0 s", late.err)

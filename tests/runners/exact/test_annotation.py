@@ -136,7 +136,7 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
     assert len(archive.list_effective_ranges(run_id)) == 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analytics.exact.annotation.TASK_GAMES", 4)
-        patch.setattr("analytics.exact.annotation.PART_GAMES", 4)
+        patch.setattr("analytics.exact.annotation.CHUNK_GAMES", 4)
         left = [*list_annotation_chunks(archive, [run_id], QUICK)]
         assert len(left) > 4
         for number, part in enumerate(left):

@@ -319,7 +319,7 @@ def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeyp
         ended.set()
 
     monkeypatch.setattr(interruption, "STOP_SECONDS" if presses == 1 else "LAST_SECONDS", 0.01)
-    monkeypatch.setattr(interruption, "leave", leave)
+    monkeypatch.setattr(interruption, "flush_and_exit", leave)
     with interruption.stop_on_signal() as stop:
         assert not stop.is_set()
         signal.raise_signal(signal.SIGINT)

@@ -272,7 +272,7 @@ def isolated(**params: Any) -> BatchPlayer:
     """A player of the wild agent in a process of its own, which may take half a second for a turn."""
     limits = AgentLimits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
     agent: Any = AgentSpec("wild", WILD, params, limits=limits, trusted=True).build()
-    found: BatchPlayer = agent.lifted(CLASSIC, "wild")
+    found: BatchPlayer = agent.build_player(CLASSIC, "wild")
     return found
 
 

@@ -117,7 +117,7 @@ def test_ctrl_c_is_heard_while_the_agent_thinks(monkeypatch: pytest.MonkeyPatch)
     def press(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(screen, "waiting", press)
+    monkeypatch.setattr(screen, "show_waiting", press)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         Dialogue(playing, screen).run()

@@ -260,7 +260,9 @@ def test_games_by_other_code_are_in_a_run_of_their_own(
 ) -> None:
     play(["resign"], "dumb")
     real = code_fingerprints.build_code_record
-    monkeypatch.setattr("runners.play.session.code_of", lambda *of: real(*of) | {"fingerprint": "0123456789abcdef"})
+    monkeypatch.setattr(
+        "runners.play.session.build_code_record", lambda *of: real(*of) | {"fingerprint": "0123456789abcdef"}
+    )
     for number in range(2):
         assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
     records = Archive.open(tmp_path / "data/archive").load_runs()

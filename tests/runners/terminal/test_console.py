@@ -39,7 +39,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Iterator[io.StringI
     screen = io.StringIO()
     with monkeypatch.context() as patched:
         terminal = Console(file=screen, force_terminal=True, width=width, color_system=None, highlight=False)
-        patched.setattr(console, "out", lambda: terminal)
+        patched.setattr(console, "build_output_console", lambda: terminal)
         yield screen
 
 

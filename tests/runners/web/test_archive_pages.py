@@ -202,7 +202,7 @@ def test_the_first_page_shows_the_latest_runs_and_the_best_agents(reader: Visito
 def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(snapshots, "FAILED_PAUSE_FACTOR", 0)
     root = tmp_path / "sample"
     shutil.copytree(SAMPLE, root)

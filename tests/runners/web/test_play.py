@@ -236,7 +236,7 @@ def test_nobody_waits_for_an_agent_that_thinks(ada: Visitor, monkeypatch: pytest
         assert go_on.wait(60)
         return turn(self, game)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(AgentOpponent, "turn", slowly)
+    monkeypatch.setattr(AgentOpponent, "take_turn", slowly)
     place = ada.send(slow.url, decision="d4").url
     thinking = Page(ada.client.post(place, data={"token": ada.site.token, "decision": "F"}))
     assert begun.is_set()
@@ -244,7 +244,7 @@ def test_nobody_waits_for_an_agent_that_thinks(ada: Visitor, monkeypatch: pytest
     assert thinking.refreshes
     assert '<noscript><meta http-equiv="refresh"' in thinking.text
     assert ada.send(thinking.url, decision="a2").line == "dumb is thinking: wait for its turn"
-    monkeypatch.setattr(AgentOpponent, "turn", turn)
+    monkeypatch.setattr(AgentOpponent, "take_turn", turn)
     assert ada.send(ada.begin().url, decision="d4").status == 200  # another game meanwhile
     go_on.set()
     assert "gives you 1" in ada.ready(thinking.url).says
@@ -260,10 +260,10 @@ def test_a_game_that_cannot_be_logged_says_so_and_can_be_logged_later(
     def full(*_: object) -> tuple[str, int]:
         raise FailureError("the disk is full")
 
-    monkeypatch.setattr(session.Logbook, "enter", full)
+    monkeypatch.setattr(session.Logbook, "log_game", full)
     page = ada.send(ada.begin().url, command="resign")
     assert page.line == "The game could not be logged: the disk is full"
-    monkeypatch.setattr(session.Logbook, "enter", enter)
+    monkeypatch.setattr(session.Logbook, "log_game", enter)
     assert "Logged as game 0 of run" in ada.send(page.url, command="log").text
     assert ada.send(page.url, command="dance").line == "command 'dance' is not known: undo, hint, resign or log"
 
@@ -307,7 +307,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         assert self.label != "semi_random" or go_on.wait(120)
         return turn(self, game)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(AgentOpponent, "turn", slowly)
+    monkeypatch.setattr(AgentOpponent, "take_turn", slowly)
     yield go_on
     go_on.set()
 

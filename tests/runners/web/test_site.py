@@ -193,7 +193,7 @@ def test_an_unexpected_error_is_one_line(reader: Visitor, monkeypatch: pytest.Mo
     def fail(_self: object, _name: str) -> None:
         raise ZeroDivisionError("half\nway")
 
-    monkeypatch.setattr(AgentsAndRules, "parameters", fail)
+    monkeypatch.setattr(AgentsAndRules, "list_parameters", fail)
     page = reader.get("/play")
     assert page.status == 500
     assert page.headers["content-security-policy"]

@@ -34,7 +34,7 @@ def test_a_link_fills_the_question_in_and_asks_nothing(ada: Visitor, reader: Vis
     text = "SELECT 41 + 1 AS shared"
     asking = reader.site.service(QuestionService).pool
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "ask", lambda _question: pytest.fail("a link asked it"))
+        patch.setattr(asking, "request_answer", lambda _question: pytest.fail("a link asked it"))
         for page in (reader.get("/ask", q=text), reader.get("/ask.csv", q=text), reader.get("/ask", question="1")):
             assert page.status == 200
             assert "Press Ask" in page.text

@@ -278,8 +278,8 @@ def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_questi
     def fail(*_of: object, **_options: object) -> NoReturn:
         raise ValueError("plies out of order")
 
-    monkeypatch.setattr(lazy_rows, "boards_of", fail)
-    monkeypatch.setattr(lazy_rows, "orders_of", fail)
+    monkeypatch.setattr(lazy_rows, "replay_plies", fail)
+    monkeypatch.setattr(lazy_rows, "derive_ordered_openings", fail)
     with OpenArchive(archive.root) as opened:
         for _ in range(6):  # an error that left the stream itself ended Python after three questions or so
             for view in ("boards", "ordered_openings(3)"):

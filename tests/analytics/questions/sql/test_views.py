@@ -206,7 +206,7 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
         made.append(set(more))
         return replay_plies(plies, record, more)
 
-    monkeypatch.setattr(lazy_rows, "boards_of", making)
+    monkeypatch.setattr(lazy_rows, "replay_plies", making)
     questions = {
         "SELECT avg(bit_count(filled)) FROM boards": set(),
         "SELECT ply, count(*) FROM boards GROUP BY ply ORDER BY ALL": set(),
@@ -273,7 +273,7 @@ def test_replayed_rows_borrow_no_memory_of_numpy(shared: Archive, monkeypatch: p
         made.append(replay_plies(plies, record, more))
         return made[-1]
 
-    monkeypatch.setattr(lazy_rows, "boards_of", making)
+    monkeypatch.setattr(lazy_rows, "replay_plies", making)
     played = shared.find_run(RUN_ID)
     assert played is not None
     parts = list(lazy_rows.scan_boards(shared, played, [], [*EXTRA_COLUMNS]).collect_batches(maintain_order=True))

@@ -193,7 +193,7 @@ def test_a_run_whose_archive_or_bucket_is_removed_ends_with_one_line(
     games = read_games(archive, RUN_ID, first)
     for path in [*archive.backend.list_files_below(archive.root)]:
         archive.backend.remove(path)
-    monkeypatch.setattr(archive_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(archive_module, "PRESENCE_CHECK_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
         write_range(Archive(archive.root), known, first[:2], games)
     assert not [*archive.backend.list_files_below(archive.root)]
@@ -346,8 +346,8 @@ def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.M
     monkeypatch.setattr(object_filesystem, "BLOCK_BYTES", 50)
     backend.replace(bucket / "file", content)
     file = build_filesystem(backend).open(str(bucket / "file"))
-    monkeypatch.setattr(object_filesystem, "KEPT_BYTES", 200)
-    monkeypatch.setattr(object_filesystem, "AT_ONCE", 1)
+    monkeypatch.setattr(object_filesystem, "CACHE_BYTES", 200)
+    monkeypatch.setattr(object_filesystem, "MIN_CACHED_RANGES", 1)
     places = [(2992, 8), (2900, 100), (0, 10), (10, 40), (45, 10), (40, 200), (2890, 60), (2950, 500), (3000, 5)]
     for start, size in places:
         assert file.seek(start) == start

@@ -306,7 +306,7 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
     assert compact_run(archive, RUN_ID) == (2, 1, 0)
     now = archive.backend.read_clock(archive.root)
     for seconds, removed in ((0.9 * GRACE_SECONDS, 0), (1.1 * GRACE_SECONDS, 6)):
-        monkeypatch.setattr(archive.backend, "clock", lambda _root, then=now + seconds: then)
+        monkeypatch.setattr(archive.backend, "read_clock", lambda _root, then=now + seconds: then)
         assert compact_run(archive, RUN_ID) == (0, 0, removed)
     assert list_unneeded_files(archive) == []
     monkeypatch.undo()

@@ -203,7 +203,7 @@ def test_a_process_that_stood_still_writes_its_plies_again(empty: Archive, monke
         put(self, path, content)
         removed.append(remove_replaced_files(Archive(empty.root), run.run_id, 0.0))
 
-    monkeypatch.setattr(Archive, "put", stand_still)
+    monkeypatch.setattr(Archive, "write_file", stand_still)
     assert compact_tables(empty, run, STORED, always) == 1
     assert removed == [1, 6]
     (whole,) = empty.list_effective_ranges(run.run_id)

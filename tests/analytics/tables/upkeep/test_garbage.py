@@ -61,7 +61,7 @@ def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
 
 def later(archive: Archive, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = archive.backend.read_clock(archive.root)
-    monkeypatch.setattr(archive.backend, "clock", lambda _root: now + seconds)
+    monkeypatch.setattr(archive.backend, "read_clock", lambda _root: now + seconds)
 
 
 @BOTH
@@ -210,7 +210,7 @@ def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatc
             listed.extend(list_unneeded_files(archive))
         put(self, path, content)
 
-    monkeypatch.setattr(Archive, "put", stand_still)
+    monkeypatch.setattr(Archive, "write_file", stand_still)
     write(archive, (24, 32))
     assert sorted(file.path.parent.parent.name for file in listed) == ["plies", "tallies"]
     assert remove_unneeded_files(archive, listed, 0) == []

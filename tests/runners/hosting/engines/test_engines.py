@@ -341,7 +341,7 @@ def test_check_names_the_rules_that_are_broken(faulty: Path, monkeypatch: pytest
     assert found["turns are legal"] == "position .F../.3../..../.... 0: turn b2 7: b2 is occupied"
     assert found["quit ends it"] == "it did not end within 1 s after 'quit'"
     assert found.keys() == {"turns are legal", "quit ends it"}
-    monkeypatch.setattr("runners.hosting.engines.compliance.SECONDS", 0.5)
+    monkeypatch.setattr("runners.hosting.engines.compliance.ANSWER_SECONDS", 0.5)
     text = "5 of 6 turns have come, and no more within 0.5 seconds: it may leave an answer out, or not flush its output"
     assert broken("leaves out", name := "turns are legal")[name] == text
 

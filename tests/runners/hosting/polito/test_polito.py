@@ -139,7 +139,7 @@ def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_pat
 
 def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=5, kwargs={"weight": 12})
-    player = agent.lifted(CLASSIC, "moody")
+    player = agent.build_player(CLASSIC, "moody")
     assert 12e6 / 8 <= player.game_words <= 30e6 / 8  # of 12 MB that each object takes
     with caplog.at_level(logging.INFO), pytest.raises(SomeTurnsFailedError) as some:
         moods(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
@@ -170,11 +170,11 @@ def moods(player: PolitoPlayer, hands: list[int]) -> Any:
 def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player_module, "GRACE", 0.05)
+    monkeypatch.setattr(player_module, "GRACE_SECONDS", 0.05)
     monkeypatch.setattr(player_module, "INTERRUPT_SECONDS", 0.02)
     agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
     with pytest.raises(SomeTurnsFailedError) as some:
-        moods(agent.lifted(CLASSIC, "moody"), [5, 6, 7])
+        moods(agent.build_player(CLASSIC, "moody"), [5, 6, 7])
     assert {hand: type(error) for hand, error in some.value.failures.items()} == {
         0: TurnTimeoutError,
         1: TurnTimeoutError,
@@ -226,21 +226,21 @@ def test_arguments_that_do_not_fit_are_told_of_the_players_own_class(
 ) -> None:
     folder = folders.write(tmp_path, folders.NAMED)
     with pytest.raises(RequestError, match=f"^{error}"):
-        polito(folder, "ga.GAPlayer", kwargs=kwargs).lifted(CLASSIC, "it")
+        polito(folder, "ga.GAPlayer", kwargs=kwargs).build_player(CLASSIC, "it")
 
 
 def test_a_class_of_games_that_lacks_an_attribute_is_found_before_the_first_game(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, folders.OWN_GAME)
     line = folders.OWN_GAME["needy.py"].splitlines().index("        return self.get_game().remaining()[0]") + 1
     with pytest.raises(RequestError) as refused:
-        polito(folder, "needy.Needy").lifted(CLASSIC, "it")
+        polito(folder, "needy.Needy").build_player(CLASSIC, "it")
     assert str(refused.value) == (
         "player=needy.Needy: it cannot play its games: AttributeError: 'Quarto' object has no attribute 'remaining' "
         f"(needy.py:{line}); its games are of the class quarto.quarto.objects.Quarto: if the player's own program "
         "makes games of another class, name it, game=module.Class, such as game=agents.quinto.Quinto"
     )
     with pytest.raises(RequestError, match=r"did you mean 'agents.quinto.Quinto'\? valid: agents.quinto.Quinto$"):
-        polito(folder, "needy.Needy", game="agents.Quinto").lifted(CLASSIC, "it")
+        polito(folder, "needy.Needy", game="agents.Quinto").build_player(CLASSIC, "it")
 
 
 LATE = """import quarto
@@ -260,7 +260,7 @@ class Late(quarto.Player):
 def test_an_attribute_that_a_player_asks_for_in_its_second_turn_is_missed_too(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, {"late.py": LATE})
     with pytest.raises(RequestError, match=r"cannot play its games: .*'Quarto' object has no attribute 'remaining'"):
-        polito(folder, "late.Late").lifted(CLASSIC, "it")
+        polito(folder, "late.Late").build_player(CLASSIC, "it")
 
 
 def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Pa
     for program, said in ((python, "Python 3.6.15"), (Path("/bin/ls"), "no Python")):
         expected = rf"exit code \d; python={program} is {said}: name Python 3.7 or later, ENV/bin/python$"
         with pytest.raises(RequestError, match=expected):
-            polito(folder, "needy.Old", python=str(program)).lifted(CLASSIC, "it")
+            polito(folder, "needy.Old", python=str(program)).build_player(CLASSIC, "it")
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, b
     for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:24")):
         expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bin/python$"
         with pytest.raises(RequestError, match=expected):
-            polito(folder, player, python=bare).lifted(CLASSIC, "it")
+            polito(folder, player, python=bare).build_player(CLASSIC, "it")
 
 
 def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(bare: str) -> None:

@@ -173,7 +173,7 @@ def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(making, "export", fails)
+        patch.setattr(making, "write_export", fails)
         with pytest.raises(KeyboardInterrupt):
             create_datasets(request, threading.Event())
     assert [path.name for path in (tmp_path / "made" / "parquet").iterdir()] == ["random-v0"]

@@ -313,7 +313,7 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
     draw_the_same_words(monkeypatch)  # so that what is played anew comes to the same
     made, begun = trainer("ga2", **SMALL), replace(context(tmp_path), threads=1)
     made.train(replace(begun, progress=Watcher(begun.stop, 30)))
-    monkeypatch.setattr(experiment, "code_of", lambda *_: {"version": "0", "fingerprint": "0" * 16})
+    monkeypatch.setattr(experiment, "build_code_record", lambda *_: {"version": "0", "fingerprint": "0" * 16})
     differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))  # games that come out the same would be gone on from
     monkeypatch.setattr("runners.arena.replay.replay_sample", lambda *_: differing)
     played = len(list(tmp_path.glob("games/*/*.parquet")))
@@ -332,7 +332,7 @@ def test_generations_are_gone_on_from_after_an_upgrade_that_plays_the_same(
     made, begun = trainer("ga2", **SMALL), replace(context(tmp_path / "stopped"), threads=1)
     whole = made.train(context(tmp_path / "whole"))
     made.train(replace(begun, progress=Watcher(begun.stop, 30)))
-    monkeypatch.setattr(experiment, "code_of", lambda *_: {"version": "0", "fingerprint": "0" * 16})
+    monkeypatch.setattr(experiment, "build_code_record", lambda *_: {"version": "0", "fingerprint": "0" * 16})
     upgraded = made.train(context(tmp_path / "stopped"))
     assert (upgraded.policy, upgraded.run_ids) == (whole.policy, whole.run_ids)
     (warning,) = caplog.messages

@@ -18,7 +18,7 @@ from analytics.store.archive import Archive
 from analytics.store.policy_store import compute_knowledge_digest
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from runners.arena.spec import AgentSpec, instantiate
+from runners.arena.spec import AgentSpec, build_from_settings
 from runners.learning.training.online import Online, _OnlineTraining
 from tests.marks import seldom
 from tests.naive import Outcome
@@ -64,7 +64,7 @@ def expected(uninterrupted: tuple[Path, Policy]) -> Policy:
 
 
 def learner_of(trainer: Online) -> Any:
-    return instantiate("learner", trainer.learner, Learner)
+    return build_from_settings("learner", trainer.learner, Learner)
 
 
 def assert_played(root: Path, expected: list[Outcome]) -> None:
@@ -93,7 +93,7 @@ def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pyte
 def opponent(monkeypatch: pytest.MonkeyPatch, target: str, **params: Any) -> None:
     """Let all learners meet a player of these tests."""
     spec = AgentSpec("other", f"tests.runners.{target}", params, trusted=True)
-    monkeypatch.setattr("runners.learning.training.trainer.agent_of", lambda *_: spec)
+    monkeypatch.setattr("runners.learning.training.trainer.agent_from_entry", lambda *_: spec)
 
 
 @pytest.mark.slow
@@ -271,7 +271,9 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
 ) -> None:
     root = tmp_path / "a"
     first = online(games=20).train(context(root))
-    monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"version": "9", "fingerprint": "f" * 16})
+    monkeypatch.setattr(
+        "runners.arena.experiment.build_code_record", lambda *_: {"version": "9", "fingerprint": "f" * 16}
+    )
     with pytest.raises(RequestError, match=f"run {first.run_ids[0]} was begun by other code"):
         online(games=40).check(context(root))
     anew = online(games=40).train(context(root, other_code="new"))

@@ -19,7 +19,7 @@ from agents.learning.policy import Policy
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from quarto.rules import CLASSIC, Rules
-from runners.arena.spec import instantiate
+from runners.arena.spec import build_from_settings
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import load_agent
 from runners.config.yaml_options import load_option
@@ -120,7 +120,7 @@ def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
 def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
     """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
     (run_id,) = Archive.open(root).list_run_ids()
-    learner: Learner = instantiate("learner", trainer.learner, Learner)
+    learner: Learner = build_from_settings("learner", trainer.learner, Learner)
     knowledge = learner.knowledge(rules)
     opponent = build_player(load_agent(str(trainer.opponent)).build(), rules, "opponent")
     assert isinstance(opponent, KernelPlayer)

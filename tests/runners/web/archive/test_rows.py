@@ -395,7 +395,7 @@ def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:
 
 
 def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.web.archive.snapshots.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("runners.web.archive.snapshots.CHECK_SECONDS", 0.0)
     root = tmp_path / "games"
     library = SnapshotService(root)
     assert library.load_snapshot() is None  # there is no archive
