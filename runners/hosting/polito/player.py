@@ -32,7 +32,7 @@ from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, Sub
 
 logger = logging.getLogger(__name__)
 
-HANDLER_FACTORY = "runners.hosting.polito.game_server:serve"
+HANDLER_FACTORY = "runners.hosting.polito.game_server:build_handler"
 # What an interpreter runs: our modules come before all others while they are imported, and are gone from its path then.
 BOOT_CODE = """
 import sys

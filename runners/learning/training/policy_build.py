@@ -100,7 +100,7 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
 
 
 class CountChunk(NamedTuple):
-    """A range of games to be counted."""
+    """A file of games of a run that one task counts."""
 
     run_id: str
     stored: StoredRange
@@ -118,19 +118,19 @@ class CountTask(Task):
     kind: str
     settings: Mapping[str, Any]
 
-    def __call__(self, part: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
+    def __call__(self, chunk: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
         archive = self.build_once("archive", lambda: Archive.open(parse_location(self.root)))
-        found = read_selected_games(archive, part.run_id, part.stored, part.chosen)
-        record = check_record_format(archive.load_run(part.run_id))
+        found = read_selected_games(archive, chunk.run_id, chunk.stored, chunk.chosen)
+        record = check_record_format(archive.load_run(chunk.run_id))
         dataset = Dataset((record,), (0, len(found.game_id)), *found)
         derivation: Any = build_kind(self.kind, self.settings, trusted=True)  # the user builds a policy
         counting: CountingKind = derivation
         counts = call_kind(self.kind, self.settings, lambda: counting.count(dataset, 1))
-        return part.run_id, counts, found.fingerprint
+        return chunk.run_id, counts, found.fingerprint
 
 
 def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
-    """The ranges that hold chosen games."""
+    """Yield the files that hold selected games."""
     for record in selection.runs:
         for stored, chosen in selection.select_ranges(record):
             if chosen is not None:  # only those of this range travel
@@ -179,16 +179,8 @@ class BuildRequest:
         return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
-@dataclass(frozen=True)
-class PreparedBuild:
-    """A request and the games that it chooses, in an archive that ``build`` closes."""
-
-    request: BuildRequest
-    selection: Selection
-
-
-def prepare_build(request: BuildRequest) -> PreparedBuild:
-    """Choose the games; none of them is read yet.
+def select_build_games(request: BuildRequest) -> Selection:
+    """Select the games of a request, in an archive that ``build_policy`` closes; none of them is read yet.
 
     Raises ``RequestError`` for wrong parameters, a name that is taken, and a condition that is invalid or that no game
     meets. The same for runs with different rules, and for games that do not fit into memory.
@@ -202,19 +194,19 @@ def prepare_build(request: BuildRequest) -> PreparedBuild:
         if at_once:
             _check_memory(selection.games)
         stack.pop_all()
-    return PreparedBuild(request, selection)
+    return selection
 
 
-def build_policy(prepared: PreparedBuild) -> PolicyCard:
-    """Derive a policy and store it.
+def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
+    """Derive a policy from the selected games and store it.
 
     Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file. Nothing is then
     changed.
     """
-    request = prepared.request
-    with prepared.selection.opened:
-        derived = _derive_from_counts(prepared) if request.is_counted_by_workers else _derive_here(prepared)
-    policy, games = _check_policy(request, derived.policy), prepared.selection.games
+    derive = _derive_from_counts if request.is_counted_by_workers else _derive_here
+    with selection.opened:
+        derived = derive(request, selection)
+    policy, games = _check_policy(request, derived.policy), selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(
             f"{games:,} games give no row with {_format_parameters(request.settings)}: choose more games"
@@ -222,7 +214,7 @@ def build_policy(prepared: PreparedBuild) -> PolicyCard:
     tables, pictures = {ID_RANGES_TABLE: derived.ranges}, dict[str, bytes]()
     if derived.curve is not None:
         tables["curve"], pictures["curve"] = derived.curve, _render_curve(request, derived.curve)
-    rules = prepared.selection.runs[0].rules
+    rules = selection.runs[0].rules
     origin = PolicyOrigin(
         request.name,
         rules,
@@ -244,24 +236,20 @@ class DerivedPolicy(NamedTuple):
     thoughts: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players told
 
 
-def _derive_here(prepared: PreparedBuild) -> DerivedPolicy:
+def _derive_here(request: BuildRequest, selection: Selection) -> DerivedPolicy:
     """The policy of all games, which are in memory at once or are read as it is learned."""
-    request = prepared.request
-    learned, games = derive_from_selection(
-        request.kind, request.settings, prepared.selection, request.threads, trusted=True
-    )
+    learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, thoughts = games.compute_fingerprints(request.threads), getattr(games, "thoughts", {})
     return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, thoughts)
 
 
-def _derive_from_counts(prepared: PreparedBuild) -> DerivedPolicy:
-    """The policy that follows from the counts of the workers."""
-    request, selection = prepared.request, prepared.selection
+def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
+    """Return the policy that follows from the counts of the workers."""
     task = CountTask(str(request.root), request.kind, dict(request.settings))
-    parts = list_count_chunks(selection)
+    chunks = list_count_chunks(selection)
     counts: Any = 0
     sums: dict[str, int] = {}
-    for run_id, found, fingerprint in request.executor.map(task, parts, request.threads, threading.Event()):
+    for run_id, found, fingerprint in request.executor.map(task, chunks, request.threads, threading.Event()):
         counts = counts + found
         sums[run_id] = sums.get(run_id, 0) + fingerprint
     derivation: Any = request.policy_kind
