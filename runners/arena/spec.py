@@ -359,7 +359,7 @@ def _call_constructor(what: str, found: type[Any], params: Mapping[str, Any], ot
 
 
 def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is simple: see ``SIMPLE_TYPES``."""
+    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is one of ``SIMPLE_TYPES``."""
     hint = parameter.annotation
     text = OPTIONAL_HINT.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
     types = [each.strip() for each in text.split("|")]

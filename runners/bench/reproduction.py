@@ -384,8 +384,8 @@ def print_reproduction(reproduction: Reproduction) -> None:
 def _describe_origin(settings: PairingOptions) -> str:
     """The command and the settings behind a report, in a sentence."""
     return (
-        f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each pairing, "
-        f"seed {settings.seed}."
+        f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each "
+        f"pairing, seed {settings.seed}."
     )
 
 

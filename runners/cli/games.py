@@ -206,13 +206,13 @@ def new(
     with use_config_dir(config_dir if config_dir.is_dir() else None):
         files = create_agent(name, interface, config_dir)
     width = max(len(str(path)) for path in files)
-    folder = shlex.quote(str(config_dir))
+    program, folder = find_program(), shlex.quote(str(config_dir))
     for line in (
         *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
         "Check it, play it, vary it, test it:",
-        f"  {find_program()} agents check {name} --config-dir {folder}",
-        f"  {find_program()} run {name} random games=1000 --config-dir {folder}",
-        f"  {find_program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
+        f"  {program} agents check {name} --config-dir {folder}",
+        f"  {program} run {name} random games=1000 --config-dir {folder}",
+        f"  {program} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
         f"  python -m pytest {folder}{'' if find_module_spec('pytest') else '  # after: python -m pip install pytest'}",
     ):
         print_line(line)

@@ -103,8 +103,8 @@ class LongTimeNotice:
         left = spent * (self.total - games) / games
         if left >= LONG_SECONDS:
             console.print_note(
-                f"{self.total:,} games take about {format_duration(left)} more{self.fewer_games_hint} (you can stop at any time: the "
-                "same command goes on)"
+                f"{self.total:,} games take about {format_duration(left)} more{self.fewer_games_hint} (you can stop at "
+                "any time: the same command goes on)"
             )
 
 

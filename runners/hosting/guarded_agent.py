@@ -145,8 +145,8 @@ class GuardedAgent:
     ) -> Turns:
         """The turns of ``player``, which plays for this agent; what it thinks of them into ``thoughts`` [B].
 
-        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it takes
-        too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
+        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it
+        takes too long, the cell is ``LATE_CELL``. An exception does not show which game of the batch caused it, so each
         game is then asked for alone. Raises ``StuckError``.
         """
         size = len(rng.seeds)

@@ -93,8 +93,8 @@ class Subprocess:
     def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
         """Its next answer: a value of ``kind``, and bytes.
 
-        Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after ``seconds``, in
-        which it did not compile.
+        Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after
+        ``seconds`` in which it did not compile.
         """
         with self._stop_on_error():
             deadline = None if seconds is None else build_deadline(seconds, self._clock)

@@ -1,8 +1,8 @@
 """Carrying out work: a task is mapped over chunks, by threads of this process, by processes, or on a cluster.
 
 A task is a function ``task(chunk, stop) -> result``. Chunks and results are small plain data; a task reads and writes
-what is large itself, in the archive. Writing the same again is harmless, so a chunk whose worker was lost is simply carried
-out once more. For threads any callable will do. A task that may travel to other processes inherits ``Task``:
+what is large itself, in the archive. Writing the same again is harmless, so a chunk whose worker was lost is simply
+carried out once more. For threads any callable will do. A task that may travel to other processes inherits ``Task``:
 
     @dataclass(frozen=True)
     class IndexTask(Task):
@@ -133,8 +133,8 @@ class Executor(ABC):
         """The answers about all chunks, as they come.
 
         ``threads`` is the number of threads of this process, or of processes on this machine. A chunk is taken from the
-        iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does not
-        end within ``GIVE_UP_SECONDS`` is left alone. ``idle`` is called now and then while there is no answer; like
+        iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does
+        not end within ``GIVE_UP_SECONDS`` is left alone. ``idle`` is called now and then while there is no answer; like
         the iteration over ``chunks`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
         workers are lost again and again; the tasks in progress are then asked to stop.
         """

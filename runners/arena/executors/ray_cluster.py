@@ -284,8 +284,8 @@ def _fetch_result(ended: Any) -> TaskResult | None:
         return None
     except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
         raise FailureError(
-            f"a task cannot run on the cluster, {_describe_error(error)}: all its machines need the same version of Python and "
-            "of the project"
+            f"a task cannot run on the cluster, {_describe_error(error)}: all its machines need the same version of "
+            "Python and of the project"
         ) from error
     except exceptions.LocalRayletDiedError as error:
         raise EOFError from error

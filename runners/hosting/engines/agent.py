@@ -92,7 +92,7 @@ class EnginePlayer(PythonPlayer):
     def _choose_turns(
         self, batch: Batch, rng: Streams, thoughts: Thoughts | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts, and what the engine told of them. Raises ``SomeTurnsFailedError`` if any turn was not taken."""
+        """Cells and gifts, and what the engine told of them. Raises ``SomeTurnsFailedError`` if any was not taken."""
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
         in_a_row = 0
