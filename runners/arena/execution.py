@@ -112,7 +112,7 @@ def _play_missing_units(
     Raises what tasks raise; what is finished by then is written.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
-    task, shown = build_task(experiment), _ProgressReporter(progress)
+    task, shown = PlayTask.from_experiment(experiment), _ProgressReporter(progress)
     here = task.build_once("player", lambda: ChunkPlayer(experiment))  # it plays, if tasks run in this process
     most, seconds = request.storage.most_units_per_file(line.games_a_pair), request.storage.shard_seconds
     workers = request.executor.count_workers(request.threads)
@@ -268,6 +268,21 @@ class PlayTask(Task):
     keep_going: bool
     thoughts: bool = False
 
+    @classmethod
+    def from_experiment(cls, experiment: Experiment) -> PlayTask:
+        """Return the task that plays chunks of an experiment."""
+        request, storage = experiment.request, experiment.request.storage
+        return cls(
+            run=request.spec.to_dict(),
+            games=request.games,
+            root=str(storage.root),
+            shard_games=storage.shard_games,
+            shard_seconds=storage.shard_seconds,
+            fingerprint=experiment.code["fingerprint"],
+            keep_going=request.keep_going,
+            thoughts=storage.thoughts,
+        )
+
     def __call__(self, chunk: Range, stop: StopSignal) -> ChunkResult:
         return self.chunk_player.play(chunk, stop)
 
@@ -301,21 +316,6 @@ class PlayTask(Task):
             )
         request = RunRequest(run, self.games, 1, storage, progress=False)
         return Experiment(request, build_engine(run, agents, self.keep_going, self.thoughts), archive, code)
-
-
-def build_task(experiment: Experiment) -> PlayTask:
-    """Return the task that plays chunks of an experiment."""
-    request, storage = experiment.request, experiment.request.storage
-    return PlayTask(
-        run=request.spec.to_dict(),
-        games=request.games,
-        root=str(storage.root),
-        shard_games=storage.shard_games,
-        shard_seconds=storage.shard_seconds,
-        fingerprint=experiment.code["fingerprint"],
-        keep_going=request.keep_going,
-        thoughts=storage.thoughts,
-    )
 
 
 @dataclass

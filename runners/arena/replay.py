@@ -211,7 +211,7 @@ def replay_sample(
     """Play a sample of a run's games again, see ``select_sample``, up to the first game that differs.
 
     It ends after ``SAMPLE_SECONDS``, once it has a unit of each pairing. If the agents are so slow that this takes
-    ``MOST_SECONDS``, a unit of each agent is enough.
+    ``MAX_SAMPLE_SECONDS``, a unit of each agent is enough.
 
     Raises:
         FailureError: A file of the run is damaged.

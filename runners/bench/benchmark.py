@@ -301,7 +301,7 @@ def _measure_run(games: int, folder: Path) -> Figures:
 
 
 def measure_startup(folder: Path, rounds: int) -> Figures:
-    """Wall seconds of each command in a process of its own, the best of some rounds, and their ratio to ``IMPORTS``.
+    """Wall seconds of each command in its own process, the best of some rounds; their ratio to ``IMPORTS_PROGRAM``.
 
     The commands take turns, so that a disturbance of the machine disturbs all of them. From the second round on the
     archive has the two games already. ``folder`` is where they run.

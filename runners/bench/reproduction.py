@@ -192,7 +192,7 @@ class Pairings:
     _agents_by_label: dict[str, AgentSpec] = field(default_factory=dict)  # by label: reading a yaml takes time
 
     def prepare(self, figures: Sequence[PublishedRate]) -> None:
-        """Prepare every run. Raises ``RequestError`` as ``runners.arena.experiment.prepare`` does."""
+        """Prepare every run. Raises ``RequestError`` as ``prepare_experiment`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
                 agents = None if figure.is_training else self._find_agents(figure, variant)

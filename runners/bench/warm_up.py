@@ -75,11 +75,11 @@ def warm_up() -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class WarmUpTask(Task):
-    """Makes what an archive is for, and the solver: the steps of the other process, in one part."""
+    """Makes what an archive is for, and the solver: the steps of the other process, in one chunk."""
 
     root: str
 
-    def __call__(self, part: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+    def __call__(self, chunk: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
         """Carry out the steps; returns the name and the seconds of each."""
         other = Path(self.root)
         steps: list[WarmUpStep] = [

@@ -127,7 +127,7 @@ class AgentVerdict(NamedTuple):
     """The judgement on one agent."""
 
     agent: AgentSpec
-    figures: pl.DataFrame  # see ``analytics.exact.position_set.judgement``
+    figures: pl.DataFrame  # see ``analytics.exact.position_set.compute_judgement``
     turns_a_second: float  # of one thread
     games: Tally  # against the oracle
     notes: Sequence[str]  # on turns that were none

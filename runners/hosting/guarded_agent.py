@@ -193,7 +193,7 @@ class GuardedAgent:
         return int(turns.cells[0]), int(turns.gifts[0])
 
     def _fill_in_failures(self, some: SomeTurnsFailedError, batch: Batch, report: ErrorCallback | None) -> Turns:
-        """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE``."""
+        """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE_CELL``."""
         for i, error in some.failures.items():
             some.turns.cells[i], some.turns.gifts[i] = self._encode_failure(error, batch.position(i), report), NONE
         return some.turns

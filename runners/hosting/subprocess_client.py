@@ -34,7 +34,7 @@ class SubprocessDiedError(Exception):
 
 
 class Subprocess:
-    """A process that serves requests by a function, as ``child_program`` says.
+    """A process that serves requests by a function, as ``subprocess_program`` says.
 
     A child that dies, is late or writes nonsense is ended: it must not be asked again.
     """
@@ -54,7 +54,7 @@ class Subprocess:
         """Start a process and send its first request: ``setup`` and ``content``.
 
         ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
-        the command of ``child_program``; ``variables``: environment; ``shared``: open files that it has too, under the
+        the command of ``subprocess_program``; ``variables``: environment; ``shared``: open files that it has too, under the
         same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
         in which it records the time of compiling, under the same number, and which is closed with it. Raises
         ``SubprocessDiedError``.

@@ -72,13 +72,13 @@ class StopDeadline:
 class Task(ABC):
     """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
 
-    What takes long to make is made by ``once``. It does not travel; a process keeps the task that it had last.
+    What takes long to make is made by ``build_once``. It does not travel; a process keeps the task that it had last.
     """
 
     _build_lock: ClassVar = threading.RLock()
 
     def build_once(self, name: str, make: Callable[[], ValueT]) -> ValueT:
-        """What ``make`` returns, which is called once in this process for all threads."""
+        """Return what ``make`` returns, which is called once in this process for all threads."""
         with Task._build_lock:
             made: dict[str, ValueT] = vars(self).setdefault("_made", {})
             if name not in made:

@@ -265,7 +265,7 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     root.addHandler(gathering)
     try:
         return TaskResult(_load_task(data)(chunk, stop), None, gathering.records)
-    except BaseException as error:  # noqa: BLE001  (raised again by ``answer_of``)
+    except BaseException as error:  # noqa: BLE001  (raised again by ``unwrap_result``)
         return TaskResult(None, to_error_details(error), gathering.records)
     finally:
         root.removeHandler(gathering)

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
-    """The derivation that settings describe. ``trusted``: the user named its class, as for ``made_of``.
+    """The derivation that settings describe. ``trusted``: the user named its class, as for ``build_from_settings``.
 
     Raises ``RequestError`` for invalid parameters.
     """
@@ -70,7 +70,7 @@ def derive_from_selection(
 ) -> tuple[LearnedPolicy, Dataset | GameStream]:
     """A policy of chosen games, and these games: in memory, or read as it is learned.
 
-    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``made_of``. Raises
+    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``build_from_settings``. Raises
     ``FailureError`` for what a kind raises.
     """
     derivation = build_kind(kind, settings, trusted)
