@@ -254,8 +254,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
     from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import RatingOptions
-    from runners.cli.ratings import output_ratings
+    from runners.cli.ratings import RatingOptions, output_ratings
 
     games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
     output_ratings(archive, games, RatingOptions(anchor, anchor_elo, samples), table)

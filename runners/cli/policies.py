@@ -210,8 +210,7 @@ def make(
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
-    from runners.learning.benchmark.datasets import DatasetRequest, list_splits, select_datasets
-    from runners.learning.benchmark.datasets import create_datasets
+    from runners.learning.benchmark.datasets import DatasetRequest, create_datasets, list_splits, select_datasets
 
     with interruption.stop_on_signal() as stop:
         parts = list_splits(select_datasets(datasets or []), games, seed)

@@ -54,8 +54,8 @@ class Subprocess:
         """Start a process and send its first request: ``setup`` and ``content``.
 
         ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
-        the command of ``subprocess_program``; ``variables``: environment; ``shared``: open files that it has too, under the
-        same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
+        the command of ``subprocess_program``; ``variables``: environment; ``shared``: open files that it has too, under
+        the same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
         in which it records the time of compiling, under the same number, and which is closed with it. Raises
         ``SubprocessDiedError``.
         """

@@ -43,7 +43,7 @@ from runners.hosting.subprocess_program import main
 sys.path.remove(root)
 main()
 """
-ROOT = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[3])
 OLDEST_PYTHON = (3, 7)
 VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
 QUESTION_TYPE = np.dtype([*QUESTION.items()])

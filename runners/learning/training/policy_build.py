@@ -70,8 +70,8 @@ def derive_from_selection(
 ) -> tuple[LearnedPolicy, Dataset | GameStream]:
     """A policy of chosen games, and these games: in memory, or read as it is learned.
 
-    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``build_from_settings``. Raises
-    ``FailureError`` for what a kind raises.
+    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``build_from_settings``.
+    Raises ``FailureError`` for what a kind raises.
     """
     derivation = build_kind(kind, settings, trusted)
     if isinstance(derivation, LearningKind):

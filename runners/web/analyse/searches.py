@@ -79,7 +79,7 @@ class SearchService:
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
                 safe = _find_safe_gifts(game)
-                for found in _solve_in_stages(solver, game.position):
+                for found in solve_in_stages(solver, game.position):
                     if job.stopped:  # what the search says then means nothing
                         return
                     job.latest = SolvedPosition(found, *safe)
@@ -92,7 +92,7 @@ class SearchService:
     def find_or_start_values(
         self, games: list[Game], seconds: float, again: bool = False, known: Mapping[int, int] = MappingProxyType({})
     ) -> BackgroundJob:
-        """The search for the value of each game of a line; publishes ``AnalysisValues`` from the end on; again as above.
+        """The search for the value of each game of a line. It publishes ``AnalysisValues``; again as above.
 
         ``known``: values for seat 0 by index, of which the archive is sure.
         """
@@ -143,7 +143,7 @@ def _find_safe_gifts(game: Game) -> tuple[int, dict[int, int]]:
     return 0, {}
 
 
-def _solve_in_stages(solver: Solver, position: Position) -> Iterator[Solution]:
+def solve_in_stages(solver: Solver, position: Position) -> Iterator[Solution]:
     """Yield what is known of a position: its value, then that of each turn, then the distances too."""
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)

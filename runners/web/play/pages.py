@@ -21,8 +21,7 @@ from runners.play.levels import LEVELS
 from runners.play.session import format_aids, format_plies_query
 from runners.terminal.console import format_sql_command
 from runners.web.agents_and_rules import AgentsAndRules, split_label
-from runners.web.archive.urls import build_url
-from runners.web.archive.urls import game_analysis_url
+from runners.web.archive.urls import build_url, game_analysis_url
 from runners.web.background import BackgroundJob, compilation_counter
 from runners.web.page_rendering import FormFields, find_browser_id, redirect_to, render_page
 from runners.web.play.games import (
