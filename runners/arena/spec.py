@@ -372,7 +372,7 @@ def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
 
 
 def _import_class(what: str, identity: str, trusted: bool) -> type[Any]:
-    """Import the class with an identity: the only way from a text to a class. Raises as ``build_from_settings`` does."""
+    """Import the class of an identity: the only way from a text to a class. Raises as ``build_from_settings`` does."""
     if not trusted:
         check_no_third_party_code(what, third_party_classes([identity]))
     target = to_class_path(identity)
