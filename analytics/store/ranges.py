@@ -263,11 +263,20 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """The units of a file of games that count."""
+    """Some units of a file of games: those that count, or those that a task is about."""
 
     file: StoredRange
     first: int
     end: int
+
+    @staticmethod
+    def whole(file: StoredRange) -> FileSlice:
+        """All units of a file."""
+        return FileSlice(file, file.first, file.end)
+
+    @property
+    def units(self) -> int:
+        return self.end - self.first
 
     @property
     def is_whole(self) -> bool:

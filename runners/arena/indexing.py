@@ -11,14 +11,9 @@ from pathlib import PurePath
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
 from analytics.store.files.local_files import find_backend
-from analytics.tables.derived.definitions import (
-    INDEX_TABLES,
-    IndexChunk,
-    IndexSummary,
-    list_index_chunks,
-)
-from analytics.tables.derived.definitions import index_chunk as index_part
-from analytics.tables.derived.range_table import record_derived_units
+from analytics.tables.derived.definitions import INDEX_TABLES
+from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, list_index_chunks
+from analytics.tables.derived.range_table import Chunk, record_derived_units
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_sums
 from runners.arena.executors.base import THREADS, Executor, StopSignal, Task, available_cores
@@ -31,8 +26,8 @@ class IndexTask(Task):
 
     root: str
 
-    def __call__(self, part: IndexChunk, stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
-        return index_part(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), part)
+    def __call__(self, part: Chunk[IndexExtent], stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
+        return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), part)
 
 
 def update_index(

@@ -22,7 +22,8 @@ from analytics.policies.kinds.dataset import load_dataset
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.selection import select_games
 from analytics.store.archive import Archive
-from analytics.tables.derived.definitions import POSITIONS_TABLE, index_runs
+from analytics.tables.derived.definitions import POSITIONS_TABLE
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
 from quarto.jit import load_kernels
 from runners.arena.execution import execute_request

@@ -13,7 +13,6 @@ import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.exact.annotation import (
-    AnnotationChunk,
     AnnotationOptions,
     AnnotationSummary,
     Annotator,
@@ -40,7 +39,8 @@ from analytics.questions.sql.views import quote_literal, run_condition_sql
 from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
-from analytics.tables.derived.decisions import record_annotated_units
+from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
+from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_small_files
 from quarto.errors import RequestError
@@ -62,7 +62,7 @@ class AnnotateTask(Task):
     from_pieces: int | None
     megabytes: float
 
-    def __call__(self, part: AnnotationChunk, stop: StopSignal) -> AnnotationSummary:
+    def __call__(self, part: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
         def raise_if_stopped() -> None:
             if stop.is_set():
                 raise StoppedError
@@ -123,7 +123,7 @@ def annotate_games(
     parts = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, wanted.where))]
     games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
-    judged, total = AnnotationSummary(), sum(each.unit_range.units * games[each.unit_range.run_id] for each in parts)
+    judged, total = AnnotationSummary(), sum(each.games.units * games[each.run_id] for each in parts)
     notice = LongTimeNotice(total, wanted)
 
     def update_progress() -> None:
