@@ -26,8 +26,8 @@ class IndexTask(Task):
 
     root: str
 
-    def __call__(self, part: Chunk[IndexExtent], stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
-        return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), part)
+    def __call__(self, chunk: Chunk[IndexExtent], stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
+        return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), chunk)
 
 
 def update_index(
@@ -42,16 +42,16 @@ def update_index(
 
     Returns what was indexed, and how many files were made of smaller ones.
     """
-    parts, stop, cores = (
+    chunks, stop, cores = (
         list_index_chunks(archive, runs, end_ply),
         stop or threading.Event(),
         threads or available_cores(),
     )
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     total, added_up = IndexSummary(), 0
-    with show_progress_bar("indexing", "games", wanted=bool(parts)) as bar:
-        bar.start(sum(part.games.units * games_a_pair[part.run_id] for part in parts))
-        for done in executor.map(IndexTask(str(archive.root)), parts, cores, stop):
+    with show_progress_bar("indexing", "games", wanted=bool(chunks)) as bar:
+        bar.start(sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks))
+        for done in executor.map(IndexTask(str(archive.root)), chunks, cores, stop):
             total = total.add(done)
             bar.advance(done.games)
 

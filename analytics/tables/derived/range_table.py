@@ -136,11 +136,11 @@ def list_missing_ranges(archive: Archive, run_id: str, table: RangeTable, enough
 
 
 class Chunk(NamedTuple, Generic[Extent]):
-    """The games from which one task makes a file of each of some derived tables."""
+    """The games of a run that one task carries out, and what it needs to know besides."""
 
     run_id: str
     games: FileSlice
-    extent: Extent  # what the task makes of them
+    extent: Extent  # of what the task makes of them
 
 
 def group_partial_files(

@@ -40,8 +40,9 @@ from analytics.store.archive import Archive, check_record_format
 from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
-from analytics.store.ranges import StoredRange
+from analytics.store.ranges import FileSlice
 from analytics.store.records import compute_run_id
+from analytics.tables.derived.range_table import Chunk
 from quarto.errors import ArenaError, FailureError, RequestError, find_error_location
 from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import build_class_code_record
@@ -49,6 +50,7 @@ from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, StopSignal
 from runners.arena.spec import build_from_settings
 
 T = TypeVar("T")
+CountChunk = Chunk[NDArray[np.int64] | None]  # with the ids of the selected games, ascending; None: all
 
 
 def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
@@ -99,14 +101,6 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
         ) from error
 
 
-class CountChunk(NamedTuple):
-    """A file of games of a run that one task counts."""
-
-    run_id: str
-    stored: StoredRange
-    chosen: NDArray[np.int64] | None  # the ids of the chosen games, ascending; None: all
-
-
 @dataclass(frozen=True)
 class CountTask(Task):
     """Counts ranges of games by a kind of policy: the run of each, its counts, and the fingerprint of its games.
@@ -120,23 +114,23 @@ class CountTask(Task):
 
     def __call__(self, chunk: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
         archive = self.build_once("archive", lambda: Archive.open(parse_location(self.root)))
-        found = read_selected_games(archive, chunk.run_id, chunk.stored, chunk.chosen)
+        selected = read_selected_games(archive, chunk.run_id, chunk.games.file, chunk.extent)
         record = check_record_format(archive.load_run(chunk.run_id))
-        dataset = Dataset((record,), (0, len(found.game_id)), *found)
+        dataset = Dataset((record,), (0, len(selected.game_id)), *selected)
         derivation: Any = build_kind(self.kind, self.settings, trusted=True)  # the user builds a policy
         counting: CountingKind = derivation
         counts = call_kind(self.kind, self.settings, lambda: counting.count(dataset, 1))
-        return chunk.run_id, counts, found.fingerprint
+        return chunk.run_id, counts, selected.fingerprint
 
 
 def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
     """Yield the files that hold selected games."""
     for record in selection.runs:
-        for stored, chosen in selection.select_ranges(record):
-            if chosen is not None:  # only those of this range travel
-                unit = record.unit_line.compute_units(chosen)
-                chosen = chosen[(stored.first <= unit) & (unit < stored.end)]  # noqa: PLW2901
-            yield CountChunk(record.run_id, stored, chosen)
+        for file, ids in selection.select_ranges(record):
+            if ids is not None:  # only those of this file travel
+                unit = record.unit_line.compute_units(ids)
+                ids = ids[(file.first <= unit) & (unit < file.end)]  # noqa: PLW2901
+            yield CountChunk(record.run_id, FileSlice.whole(file), ids)
 
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
