@@ -261,14 +261,14 @@ _task_cache: dict[str, Task] = {}  # the last one by its key: making its state a
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     """Carry out a chunk; an exception is returned too."""
-    gathering, root = _LogCollector(logging.WARNING), logging.getLogger()
-    root.addHandler(gathering)
+    collector, root = _LogCollector(logging.WARNING), logging.getLogger()
+    root.addHandler(collector)
     try:
-        return TaskResult(_load_task(data)(chunk, stop), None, gathering.records)
+        return TaskResult(_load_task(data)(chunk, stop), None, collector.records)
     except BaseException as error:  # noqa: BLE001  (raised again by ``unwrap_result``)
-        return TaskResult(None, to_error_details(error), gathering.records)
+        return TaskResult(None, to_error_details(error), collector.records)
     finally:
-        root.removeHandler(gathering)
+        root.removeHandler(collector)
 
 
 def _load_task(data: TaskData) -> Task:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -117,9 +117,8 @@ class CountTask(Task):
         selected = read_selected_games(archive, chunk.run_id, chunk.games.file, chunk.extent)
         record = check_record_format(archive.load_run(chunk.run_id))
         dataset = Dataset((record,), (0, len(selected.game_id)), *selected)
-        derivation: Any = build_kind(self.kind, self.settings, trusted=True)  # the user builds a policy
-        counting: CountingKind = derivation
-        counts = call_kind(self.kind, self.settings, lambda: counting.count(dataset, 1))
+        kind = cast("CountingKind", build_kind(self.kind, self.settings, trusted=True))  # the user builds a policy
+        counts = call_kind(self.kind, self.settings, lambda: kind.count(dataset, 1))
         return chunk.run_id, counts, selected.fingerprint
 
 
@@ -246,8 +245,8 @@ def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedP
     for run_id, found, fingerprint in request.executor.map(task, chunks, request.threads, threading.Event()):
         counts = counts + found
         sums[run_id] = sums.get(run_id, 0) + fingerprint
-    derivation: Any = request.policy_kind
-    policy = call_kind(request.kind, request.settings, lambda: derivation.policy_of(counts))
+    kind = cast("CountingKind", request.policy_kind)
+    policy = call_kind(request.kind, request.settings, lambda: kind.policy_from_counts(counts))
     runs = [record.run_id for record in sort_for_learning(selection.runs)]
     ranges = build_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
     return DerivedPolicy(policy, ranges, format_fingerprints({run_id: sums[run_id] for run_id in runs}))
