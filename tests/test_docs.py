@@ -213,7 +213,7 @@ def check_imports(page: Path) -> None:
                 for alias in node.names:
                     with suppress(MissingExtraError):  # `make test-extras` runs the page that needs it
                         locate(f"{node.module}.{alias.name}")
-    for name in re.findall(rf"\b(?:{'|'.join(OURS)})(?:\.[A-Za-z_]\w*)+", text_of(page)):
+    for name in re.findall(rf"(?<![\w/])(?:{'|'.join(OURS)})(?:\.[A-Za-z_]\w*)+", text_of(page)):
         if not re.search(r"\.(md|npz|parquet)$|\.NAME\.", name):
             with suppress(MissingExtraError):
                 locate(name)

@@ -99,11 +99,12 @@ def test_every_path_that_contributing_names_exists() -> None:
     }
     assert len(named) > 40
     assert [path for path in sorted(named) if "NAME" not in path and not (ROOT / path).exists()] == []
-    rooms = dict(re.findall(r"^(runners|analytics)/ +(.*)$", text, re.MULTILINE))
-    for package, line in rooms.items():
+    picture = text[text.index("```\nrunners/") : text.index("\nagents/ ")]
+    for package in ("runners", "analytics"):
+        lines = picture.partition(f"\n{package}/")[2].partition("\nanalytics/")[0].partition("\n")[2]
         found = (*(ROOT / package).glob("*/__init__.py"), *(ROOT / package).glob("[a-z]*.py"))
         names = {path.parent.name if path.name == "__init__.py" else path.stem for path in found}
-        assert set(line.replace("|", " ").split()) == names
+        assert set(re.findall(r"^  (\w+) ", lines, re.MULTILINE)) == names
 
 
 def test_no_room_holds_more_than_about_fifteen_files() -> None:

@@ -13,13 +13,13 @@ STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_
 TABLES = "analytics/store/test_strange_tables.py"
 TEXTS = "analytics/store/test_records.py"
 FLIPPED = "analytics/tables/verification/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
-REBUILD = "runners/learning/policies/test_rebuild.py"
+REBUILD = "runners/learning/policies/test_rebuilding.py"
 GATE = "runners/arena/test_identities.py"
-ASKING = "runners/web/archive/test_asking.py"
+ASKING = "runners/web/archive/test_sql_pool.py"
 REPLAY = "runners/cli/test_replay.py"
 DERIVED = "analytics/tables/verification/test_derived_tables.py"
 WEB = "runners/web/test_site.py"
-START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "play"))
+START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("server", "background", "play"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
 CACHE = "quarto/test_kernel_cache.py"
 # By the beginning of a sentence: the test that proves it. None: it promises nothing, it says what is not protected.

@@ -49,9 +49,9 @@ def _(archive):
 
 
 @app.cell
-def _(archive, query):
+def _(archive, read_query):
     # How did pairs end? From these five counts follow all intervals: see the page on statistics.
-    pairs = archive.sql(query("pentanomial"))
+    pairs = archive.sql(read_query("pentanomial"))
     pairs
     return (pairs,)
 

@@ -64,8 +64,8 @@ def _(analytics, folder):
 
 
 @app.cell
-def _(archive, ratings):
-    strength = ratings(archive, anchor="random").frame()
+def _(archive, compute_ratings):
+    strength = compute_ratings(archive, anchor="random").to_frame()
     strength
     return (strength,)
 

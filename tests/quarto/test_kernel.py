@@ -159,7 +159,7 @@ def test_another_copy_of_the_same_sources_compiles_nothing(edits: tuple[str, ...
     """As another environment of the same user has it; an edited copy compiles its own."""
     script = (
         "import quarto, sys, numpy as np; from quarto import rng, sources; rng.Streams(np.zeros(1, np.uint64)).draw(0);"
-        "print(quarto.__file__, sources.compiling.compiled)"
+        "print(quarto.__file__, sources.compilation_progress.compiled)"
     )
     found = []
     for name in ("one", "two", *edits):

@@ -111,9 +111,9 @@ def test_a_turn_that_is_not_possible_is_refused_alone_and_in_a_batch() -> None:
         ("winning_cells", (16,), "piece 16 is not in 0..15"),
         ("safe_gifts", (3,), "cell 3 is not empty in ...F/"),
         ("safe_gifts", (-1,), "cell -1 is not in 0..15"),
-        ("after", (5,), "cell 5 is not empty"),
-        ("after", (0, 15), "piece 15 is not among those left"),
-        ("after", (0, 7), "piece 7 is not among those left"),
+        ("with_turn", (5,), "cell 5 is not empty"),
+        ("with_turn", (0, 15), "piece 15 is not among those left"),
+        ("with_turn", (0, 7), "piece 7 is not among those left"),
     ):
         with pytest.raises(ValueError, match=message.replace(".", r"\.")):
             getattr(view, method)(*arguments)

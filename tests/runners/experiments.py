@@ -45,7 +45,7 @@ class Sleepy:
 
 def draw_the_same_words(patch: pytest.MonkeyPatch) -> None:
     """Let different runs draw the words of one run, so that their games can be compared."""
-    for module in ("arena.experiment", "training.online"):
+    for module in ("arena.experiment", "learning.training.online"):
         patch.setattr(f"runners.{module}.run_id_to_number", lambda _run_id: np.uint64(7))
 
 

@@ -32,7 +32,7 @@ from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, Sub
 
 logger = logging.getLogger(__name__)
 
-HANDLER_FACTORY = "runners.hosting.polito.game_server:serve"
+HANDLER_FACTORY = "runners.hosting.polito.game_server:build_handler"
 # What an interpreter runs: our modules come before all others while they are imported, and are gone from its path then.
 BOOT_CODE = """
 import sys
@@ -43,7 +43,7 @@ from runners.hosting.subprocess_program import main
 sys.path.remove(root)
 main()
 """
-ROOT = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[3])
 OLDEST_PYTHON = (3, 7)
 VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
 QUESTION_TYPE = np.dtype([*QUESTION.items()])

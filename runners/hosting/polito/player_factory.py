@@ -17,7 +17,7 @@ from typing import Any
 
 from quarto.errors import RequestError, describe_valid_names, format_error
 
-ROOT = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[3])
 OUR_PACKAGES = ("quarto", "runners")  # packages of which this program has imported modules
 PACKAGE_NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
 GAME_METHODS = ("select", "place", "set_players")  # of a game, that a run makes

@@ -27,7 +27,7 @@ from runners.terminal.tables import format_table_cell
 from runners.web.archive import urls
 from runners.web.archive.snapshots import BusyError
 
-PROCESS_TARGET = "runners.web.archive.sql_process:serve"
+PROCESS_TARGET = "runners.web.archive.sql_process:build_handler"
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 OPEN_SECONDS = 120.0  # that opening the archive may take
 MAX_QUESTION_CHARACTERS = 20_000  # characters of a question

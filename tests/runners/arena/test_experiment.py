@@ -449,12 +449,12 @@ class LateListings:
     def __init__(self) -> None:
         self.looks = 0
 
-    def run(self, _run_id: str) -> object:
+    def find_run(self, _run_id: str) -> object:
         return self
 
-    def ranges(self, _run_id: str) -> SimpleNamespace:
+    def list_effective_ranges(self, _run_id: str) -> SimpleNamespace:
         self.looks += 1
-        return SimpleNamespace(covered=[(0, 8)] if self.looks < 3 else [(0, 16)])
+        return SimpleNamespace(covered_ranges=[(0, 8)] if self.looks < 3 else [(0, 16)])
 
 
 def test_a_store_may_list_a_file_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.Mon
     forgetful = AgentSpec("it", f"{HERE}.Forgetful", {}, trusted=True)
     (found,) = [each for each in run_checks(forgetful, CLASSIC, 1, timed=False) if not each.is_fine]
     assert found.subject == "exceptions"
-    line = rf"test_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
+    line = rf"test_agent_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
     text = rf"raised ValueError: a cannot be empty.* \(\S*{line}\), first in position [0-9A-F./]+ [0-9A-F]: 8 times"
     assert re.fullmatch(text, found.text)
 
@@ -244,7 +244,7 @@ def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, s
     assert (found.subject, found.is_fine) == ("in time", False)
     asked = r"the agent has been asked for \d+\.\d seconds in position ([0-9A-F.]{4}/?){4} [0-9A-F]"
     first = Endless.choose.__code__.co_firstlineno
-    at = rf", at \S*test_check\.py:({first + 1}|{first + 2})" if isolation == "thread" else ""
+    at = rf", at \S*test_agent_check\.py:({first + 1}|{first + 2})" if isolation == "thread" else ""
     assert re.fullmatch(rf"the check was not over after {seconds} seconds \(--seconds\): {asked}{at}", found.text)
 
 

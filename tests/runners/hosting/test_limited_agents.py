@@ -40,7 +40,7 @@ from runners.hosting.subprocess_client import Subprocess, SubprocessDiedError
 from tests.runners.experiments import play, request, rows
 from tests.runners.players import OneByOne
 
-SERVED = "tests.runners.hosting.served:serve"
+SERVED = "tests.runners.hosting.served:build_handler"
 
 
 def is_running(pid: int) -> bool:
@@ -73,8 +73,8 @@ def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() ->
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels ignore the signal in programs that are not ours")
 def test_what_a_child_started_ends_with_a_run_that_is_killed() -> None:
     code = (
-        "import time; from runners.hosting.subprocess_client import Child; "
-        f"child = Child({SERVED!r}, {{}}); print(child.receive(int)[0], flush=True); time.sleep(60)"
+        "import time; from runners.hosting.subprocess_client import Subprocess; "
+        f"child = Subprocess({SERVED!r}, {{}}); print(child.receive(int)[0], flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
@@ -106,7 +106,7 @@ def test_an_error_for_the_user_stays_one() -> None:
         FailureError,
         "no room",
     )
-    nowhere = Subprocess("runners.nowhere:serve", {})
+    nowhere = Subprocess("runners.nowhere:build_handler", {})
     with pytest.raises(RemoteError, match="ModuleNotFoundError"):
         nowhere.receive(int)
     nowhere.stop()

@@ -54,7 +54,7 @@ class Inline(Executor):
 class InlinePool(WorkerPool):
     """A single worker, which is lost once."""
 
-    most, pending = 1, 0
+    most_pending, pending = 1, 0
 
     def __init__(self, task: TaskData, stop: threading.Event) -> None:
         self._task, self._stop = task, stop

@@ -40,7 +40,7 @@ from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
-EXAMPLES = ROOT / "runners" / "engines" / "examples"
+EXAMPLES = ROOT / "runners/hosting/engines/examples"
 BARE = f"{sys.executable} -I -S"  # begins in a fifth of the time: these scripts need no libraries
 CAREFUL = f"{sys.executable} {EXAMPLES / 'careful.py'}"
 # It keeps the protocol, but for FAULT at the third position that it is asked for.
@@ -266,9 +266,7 @@ def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:
         "input(); print('ready', flush=True)\ntime.sleep(60)\n"
     )
     lines = "from runners.hosting.engines.agent import Engine\nfrom quarto.rules import CLASSIC\nimport time\n"
-    lines += (
-        f"process = Engine({f'{sys.executable} {script}'!r}).start(CLASSIC)\nprint('up', flush=True)\ntime.sleep(60)"
-    )
+    lines += f"process = Engine({f'{sys.executable} {script}'!r}).start_process(CLASSIC)\nprint('up', flush=True)\ntime.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, cwd=ROOT) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == b"up\n"

@@ -17,6 +17,7 @@ from quarto.notation import format_position
 from quarto.observations import TURN_CODES
 from quarto.position import EMPTY
 from runners.learning.policies.table_import import save_network
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
 START = format_position(EMPTY._replace(available=0xFFFE, hand=0))
@@ -41,7 +42,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
         "file": "theirs.csv",
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }
-    told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
+    told = (ROOT / "data/README.md").read_text(encoding="utf-8")
     assert [key for key in card.learned if f"`{key}`" not in told] == []
     played = qarena("run", "agent@a=policy", "a.policy=learned", "agent@b=random", "games=20")
     assert played.code == 0

@@ -20,6 +20,7 @@ from analytics.store.archive import Archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment
+from runners.arena.identities import to_class_path
 from runners.arena.replay import GameDifference, Replay
 from runners.config.yaml_options import load_option
 from runners.learning.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
@@ -42,7 +43,7 @@ GENES = {"ga2": ("alpha", "beta"), "ga5": ("alpha", "beta", "gamma", "delta", "e
 def trainer(name: str, **changes: Any) -> GeneticTrainer:
     """The trainer of a yaml, with other values."""
     settings, target = load_option("trainer", name), TRAINERS[name]
-    assert settings.pop("_target_") == f"{target.__module__}.{target.__name__}"
+    assert to_class_path(settings.pop("_target_")) == f"{target.__module__}.{target.__name__}"
     return target(**settings | changes)
 
 

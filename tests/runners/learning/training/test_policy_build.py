@@ -19,6 +19,7 @@ from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
 from tests.runners.learning.training import trainings
@@ -238,7 +239,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),
     (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; valid: .*"),
     (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
-    (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a Derivation .*"),
+    (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a PolicyKind .*"),
     (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made: smoothing=-1 is below 0: .*"),
     (["kind=gift", "kind.smoothing=1,2"], r"kind.smoothing=1,2: several values are a sweep, .*"),
     (["kind=mc_afterstate", "kind.least=0"], r".*least=0 is not a whole number from 1 to 2147483648 .*"),
@@ -354,7 +355,7 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert (built.code, built.err) == (0, "")
     assert built.out.endswith(f"run 'policy(policy=counted)' random --archive {root} --config-dir {own}\n")
     assert sys.path == before
-    told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
+    told = (ROOT / "data/README.md").read_text(encoding="utf-8")
     (card,) = (each for each in policy_cards.load_cards(Archive.open(root)) if each.name == "counted")
     assert [key for key in card.learned if f"`{key}`" not in told] == []
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), "--trust-agents", *mine)
