@@ -108,6 +108,12 @@ class StageBoards(NamedTuple):
         return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in others))
 
 
+def is_held_out(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each of some games measures the error, by its random word; the others are learned from."""
+    held_out: NDArray[np.bool_] = words % np.uint64(HELD_OUT_ONE_IN) == 0
+    return held_out
+
+
 class GameSample(NamedTuple):
     """Games in the order of their random words [G], ascending."""
 
@@ -116,7 +122,7 @@ class GameSample(NamedTuple):
 
     def split(self, held_out: bool) -> GameSample:
         """The games that measure the error, or those that are learned from."""
-        rows = np.flatnonzero((self.words % np.uint64(HELD_OUT_ONE_IN) == 0) == held_out)
+        rows = np.flatnonzero(is_held_out(self.words) == held_out)
         return GameSample(self.words[rows], Games(*(np.ascontiguousarray(each[..., rows]) for each in self.games)))
 
 
