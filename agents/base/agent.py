@@ -20,8 +20,8 @@ also have
 Beside its turn an agent in Python may return a ``Thought``, a jitted one may ``think``. It is stored with
 ``archive.thoughts=true``.
 
-An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes its
-player.
+An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes
+its player.
 """
 
 from __future__ import annotations

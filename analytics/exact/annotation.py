@@ -115,8 +115,8 @@ def list_annotation_chunks(
 ) -> Iterator[Chunk[AnnotationExtent]]:
     """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
 
-    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated. The extent of a
-    chunk includes what is stored of its games.
+    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated. The extent of
+    a chunk includes what is stored of its games.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """

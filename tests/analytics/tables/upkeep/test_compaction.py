@@ -318,7 +318,7 @@ def test_very_many_files_are_put_together_in_steps(
 ) -> None:
     before = grow(archive, larger)
     for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
-        monkeypatch.setitem(vars(table), "most", 3)
+        monkeypatch.setitem(vars(table), "max_merged_files", 3)
     told: list[int] = []
     assert compact_run(archive, RUN_ID, progress=told.append) == (8, 1, 0)
     assert sum(told) == 8
