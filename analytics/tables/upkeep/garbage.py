@@ -3,9 +3,9 @@
 A listing is no snapshot. A reader may pass the name of a new file before it is written. Later it looks for the files
 that the new one replaced. So these are removed only when the file that counts instead is older than any listing takes.
 
-A file of games is removed only if fingerprints prove that effective files hold the same games (``replacement_proof``). So
-a file with other games of the same units stays, with all that was derived from it, until somebody decides which of the
-two is right. Files with names that no archive gives are listed and never removed.
+A file of games is removed only if fingerprints prove that effective files hold the same games: see
+``replacement_proof``. So a file with other games of the same units stays, with all that was derived from it, until
+somebody decides which of the two is right. Files with names that no archive gives are listed and never removed.
 """
 
 from __future__ import annotations
