@@ -3,11 +3,11 @@
 Depth counts placements. Values are whole numbers as the mover sees them: a draw is 0, and a loss is a win with the sign
 changed. Two evaluations:
 
-``SHARES`` (study A)  A line is worth ``WHOLE``. At the depth limit the value for the mover is the share of safe pieces
-                      among those left. It goes from -``WHOLE`` (0 percent) to ``WHOLE`` (100 percent),
-                      and is 0 (50 percent) where no piece is left.
-``SOONER_WIN_EVALUATION`` (study B)  A line is worth 1 + the placements that the search could still have made, so sooner wins are
-                      preferred. A position at the depth limit is worth 0.
+- ``SHARE_EVALUATION`` (study A): a line is worth ``FULL_SHARE``. At the depth limit the value for the mover is the
+  share of safe pieces among those left. It goes from -``FULL_SHARE`` (0 percent) to ``FULL_SHARE`` (100 percent), and
+  is 0 (50 percent) where no piece is left.
+- ``SOONER_WIN_EVALUATION`` (study B): a line is worth 1 + the placements that the search could still have made, so
+  sooner wins are preferred. A position at the depth limit is worth 0.
 
 By a learned policy a position at the limit is worth the learned value of its best turn instead, and positions with many
 pieces their exact value. The best ``BREADTH`` turns are tried, in the order of their learned values.
@@ -203,7 +203,7 @@ def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent
 
 @inline_function
 def proven_result(found: int) -> float:
-    """The result of a turn that ``best_turn`` found with ``SOONER_WIN_EVALUATION``: 1 or -1 if that is proven, else 0."""
+    """The result of a turn found with ``SOONER_WIN_EVALUATION``: 1 or -1 if that is proven, else 0."""
     value = found >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
 
@@ -269,8 +269,8 @@ class AlphaBeta(KernelAgent):
     that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a depth that is not from 1 to 16.
 
     ``value``: a policy of kind 'line_values', which values positions at the limit and orders turns
-    (``agents/search/policy_values.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead,
-    and there it plays the turn of the greatest learned value that keeps the exact one.
+    (``agents/search/policy_values.py``). Positions with ``exact_from`` or more pieces on the board have exact values
+    instead, and there it plays the turn of the greatest learned value that keeps the exact one.
     """
 
     kernel = alpha_beta_turn

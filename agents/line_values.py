@@ -2,7 +2,8 @@
 
 The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
 adds the sum over units of the head's output weight times the positive part of the unit. There are two heads, the
-chances not to lose and to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A player mixes both.
+chances not to lose and to win. If the replies show how the game ends, the chances are ``DECIDED_CHANCES``. A player
+mixes both.
 
 Weights are multiples of ``UNIT``, so sums are exact in whatever order features come. So afterstates that a symmetry
 exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
@@ -53,7 +54,7 @@ CHANCES = np.array(
 UNIT = 2.0**-11
 MAX_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
 MAX_UNITS = 120
-ALL_TURNS = (ALL_CELLS, ALL_PIECES)  # in Python; kernels take ``all_turns``
+ALL_TURNS = (ALL_CELLS, ALL_PIECES)  # in Python; kernels take ``all_cells_and_pieces``
 COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": np.float64}
 FEATURE_HASH = "lines"  # the parameter of a policy
 
@@ -127,7 +128,7 @@ def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
 
 @inline_function
 def compute_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """The chance of each head into ``work.chances``; ``count`` is what ``features_of`` returned."""
+    """The chance of each head into ``work.chances``; ``count`` is what ``compute_features`` returned."""
     values, sums = weights.values, work.sums
     if count < 0:
         for head in range(HEADS):  # numba takes seconds to compile the copying of a slice
@@ -243,7 +244,7 @@ class PackedWeights(NamedTuple):
 
 @inline_function
 def unpack_weights(reading_keys: Any, reading_table: Any) -> Weights:
-    """The weights of a ``Reading``."""
+    """The weights of a ``PackedWeights``."""
     return Weights(reading_table.view(np.int16), reading_keys[WORDS:])
 
 

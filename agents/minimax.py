@@ -3,8 +3,8 @@
 The study's code (``lorenzobellino/quarto-player``) differs from its text in four points, which ``faithful`` players
 follow:
 
-- A line at the depth limit, or before a placement of the side that began, counts ``WHOLE``, whichever side made it.
-  Before a placement of the other side a line is not seen at all.
+- A line at the depth limit, or before a placement of the side that began, counts ``FULL_SHARE``, whichever side made
+  it. Before a placement of the other side a line is not seen at all.
 - Shares at the depth limit are taken over all pieces off the board, the one in hand among them.
 - A side that has no turn, since the last piece is in its hand, is worth infinity against it.
 - The turn that comes back is the last one before the depth limit, not the first.

@@ -116,28 +116,6 @@ def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any,
     values[first + offset] = change if np.isnan(count) else count + change
 
 
-def to_policy(knowledge: Knowledge) -> Policy:
-    """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
-    lanes, occupied, _, first = list_positions(knowledge)
-    pieces = check_boards(lanes, occupied)
-    empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
-    of_cell, cell, cell_at = list_row_items(first, empty)
-    of_gift, gift, gift_at = list_row_items(first + np.bitwise_count(empty), unused)
-    board, indices = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
-    cells = np.concatenate([cell, np.full(len(gift), NONE)])
-    gifts = np.concatenate([np.full(len(cell), NONE), gift])
-    order = np.lexsort((gifts, cells, board))
-    order = order[~np.isnan(knowledge.table[indices[order]])]
-    columns: dict[str, NDArray[Any]] = {
-        "lanes": lanes[board[order]],
-        "occupied": occupied[board[order]].astype(np.int32),
-        "cell": cells[order].astype(np.int8),
-        "gift": gifts[order].astype(np.int8),
-        "count": knowledge.table[indices[order]].astype(np.int64),
-    }
-    return Policy(COUNTERS, table=columns)
-
-
 def check_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
     """The columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
     lanes, occupied, cell, gift, count = check_columns(policy, COUNTERS, player, COLUMNS)
@@ -277,4 +255,22 @@ class TabularLearner(RowLearner):
         return replace(build_empty_rows(settings), symmetric=True)
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        return to_policy(knowledge)
+        """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
+        lanes, occupied, _, first = list_positions(knowledge)
+        pieces = check_boards(lanes, occupied)
+        empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
+        of_cell, cell, cell_at = list_row_items(first, empty)
+        of_gift, gift, gift_at = list_row_items(first + np.bitwise_count(empty), unused)
+        board, indices = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
+        cells = np.concatenate([cell, np.full(len(gift), NONE)])
+        gifts = np.concatenate([np.full(len(cell), NONE), gift])
+        order = np.lexsort((gifts, cells, board))
+        order = order[~np.isnan(knowledge.table[indices[order]])]
+        columns: dict[str, NDArray[Any]] = {
+            "lanes": lanes[board[order]],
+            "occupied": occupied[board[order]].astype(np.int32),
+            "cell": cells[order].astype(np.int8),
+            "gift": gifts[order].astype(np.int8),
+            "count": knowledge.table[indices[order]].astype(np.int64),
+        }
+        return Policy(COUNTERS, table=columns)

@@ -174,6 +174,7 @@ class Block(NamedTuple):
     games: Games  # G = pairs x games_a_pair
     swapped: bool = True  # both games of each pair
     evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if they were asked for
+    seconds: float = 0.0  # that one thread took to play them
 
     @property
     def games_per_pair(self) -> int:

@@ -93,7 +93,7 @@ def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> 
 
 @inline_function
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
-    """A symmetry that takes this position (or board, ``hand`` NONE) to its ``canonical`` form; the first one found."""
+    """A symmetry that takes this position (or board, ``hand`` NONE) to its ``canonical_form``; the first one found."""
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
         lanes ^= piece_to_lanes(hand) * uint64(occupied)
@@ -169,7 +169,7 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
 def canonical_forms(
     lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """``canonical`` of ``B`` positions or boards: three ``[B]`` arrays in, lanes and occupied out."""
+    """``canonical_form`` of ``B`` positions or boards: three ``[B]`` arrays in, lanes and occupied out."""
     least = np.empty(lanes.shape[0], np.uint64)
     minimal = np.empty(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):

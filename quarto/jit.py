@@ -293,7 +293,7 @@ register_model(ExternalKernel)(models.OpaqueModel)  # as of every external funct
 
 
 def to_external_kernel(function: F) -> F:
-    """The kernel ``function``, to be called by other kernels without becoming a part of each: see ``Entry``."""
+    """The kernel ``function``, called by other kernels without becoming a part of each: see ``ExternalKernel``."""
     return cast("F", ExternalKernel(cast("Kernel", function)))
 
 
@@ -367,7 +367,7 @@ def inline_function(function: F) -> F:
 
 
 class _CompilationListener(event.Listener):  # type: ignore[misc]
-    """Calls ``compiling.announce`` whenever numba compiles what the cache lacks, and counts it in ``compiling``.
+    """Calls ``compilation_progress.announce`` whenever numba compiles what the cache lacks, and counts it there.
 
     numba compiles in one thread at a time, and what a kernel inlines while it compiles the kernel.
     """

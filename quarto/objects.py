@@ -4,7 +4,7 @@
 players of that package use, private names included. Names and conventions are those of that package: x is the column
 and y the row. A piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a
 process of their own (``runners/hosting/polito/``). The standard library of Python 3.7 only: such an interpreter may
-import it. Boards are arrays of NumPy where it is installed, and ``Rows`` elsewhere.
+import it. Boards are arrays of NumPy where it is installed, and ``ListBoard`` elsewhere.
 """
 
 from __future__ import annotations

@@ -76,6 +76,11 @@ def unit_float(word: int) -> float:
     return float64(word >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
+def unit_floats(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """``unit_float`` of each word, of the same shape."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 @kernel()
 def _draw_words(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
     words = np.empty(seeds.shape[0], np.uint64)

@@ -4,8 +4,8 @@ Which modules a module imports, and which these import, is read from their texts
 the answer depends on the files and on the import path alone, not on what this process has imported so far. Imports
 inside functions count too, and so does ``import_module('name')``; a name that a program computes cannot be seen.
 
-This module imports nothing heavy. So a command line can ask to be told of compiling (``compiling.announce``) before it
-knows whether it needs kernels.
+This module imports nothing heavy. So a command line can ask to be told of compiling (``compilation_progress.announce``)
+before it knows whether it needs kernels.
 """
 
 from __future__ import annotations
@@ -155,9 +155,10 @@ def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES
 
 
 def third_party_fingerprint(module: str, source: Path) -> str:
-    """Hex SHA-256 over a user's own module and all that it imports, see ``read_imported_modules``; empty for one of ours.
+    """Hex SHA-256 over a user's own module and all that it imports; empty for one of ours.
 
-    Modules of ``quarto`` and ``agents`` are left out: they are among ``list_kernel_sources``.
+    ``read_imported_modules`` says what it imports. Modules of ``quarto`` and ``agents`` are left out: they are among
+    ``list_kernel_sources``.
     """
     if is_project_module(module):
         return ""
@@ -316,7 +317,7 @@ def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
 def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
-    """``_names_in``, once each."""
+    """The names of ``_find_imported_names``, each once."""
     return tuple(dict.fromkeys(_find_imported_names(content, package)))
 
 

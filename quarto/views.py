@@ -1,7 +1,7 @@
 """Positions as agents in Python see them: lists of cells and pieces instead of bits, and what is safe, one or many.
 
 ``PositionView`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
-along the second axis. Both know the rules, and neither is ever changed: ``after`` returns a new one.
+along the second axis. Both know the rules, and neither ever changes: ``with_turn`` and ``with_turns`` return another.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ PROVEN = {
             *("agents/base/agent.py::__post_init__", "agents/base/parameters.py::check_fields"),
             *("analytics/exchange/formats.py::check_minari_library", "analytics/exchange/text.py::format_heading_tags"),
             *("analytics/exact/position_set.py::compute_judgement", "analytics/questions/ratings.py::to_frame"),
-            *("analytics/questions/pairings.py::to_frame", "analytics/tables/upkeep/archive_merge.py::with_more"),
+            "analytics/questions/pairings.py::to_frame",
             *("analytics/tables/verification/games.py::read_tables", "quarto/__init__.py::__getattr__"),
             *("quarto/observations.py::copy", "quarto/observations.py::resolve_rules"),
             *("quarto/rules.py::__post_init__", "quarto/solver/table.py::build_search_record"),

@@ -32,7 +32,8 @@ from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.tables.derived.definitions import TABLE_FOLDERS, NotIndexedError, index_runs
+from analytics.tables.derived.definitions import TABLE_FOLDERS, NotIndexedError
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError

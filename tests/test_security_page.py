@@ -12,7 +12,9 @@ FILES = "analytics/store/files/test_strange_files.py"
 STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone"
 TABLES = "analytics/store/test_strange_tables.py"
 TEXTS = "analytics/store/test_records.py"
-FLIPPED = "analytics/tables/verification/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
+LIMITED = "runners/hosting/test_limited_agents.py"
+VERIFICATION = "analytics/tables/verification"
+FLIPPED = f"{VERIFICATION}/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
 REBUILD = "runners/learning/policies/test_rebuilding.py"
 GATE = "runners/arena/test_identities.py"
 ASKING = "runners/web/archive/test_sql_pool.py"
@@ -54,7 +56,7 @@ PROVEN = {
     "test_parameters_are_split_at_the_commas_outside_of_quotes_and_brackets",
     "Rules have a name": f"{TEXTS}::test_rules_of_a_record_have_a_name_of_letters_and_digits",
     "A wrong checksum is refused": FLIPPED,
-    "**Games.** `verify` replays": "analytics/tables/verification/test_games.py::test_a_game_that_breaks_the_rules_is_named",
+    "**Games.** `verify` replays": f"{VERIFICATION}/test_games.py::test_a_game_that_breaks_the_rules_is_named",
     "It cannot know who": None,
     "**Exact values.** `verify` solves": f"{DERIVED}::test_a_value_of_a_late_position_is_solved_again",
     "Other wrong values": None,
@@ -64,10 +66,9 @@ PROVEN = {
     "The first question": "analytics/store/test_marker.py::test_a_received_archive_is_noted_once",
     "An agent that you name on a command line": None,
     "So do the modules": None,
-    "`isolation=process` limits": "runners/hosting/test_limited_agents.py::test_a_process_that_dies_or_hangs_costs_one_turn",
+    "`isolation=process` limits": f"{LIMITED}::test_a_process_that_dies_or_hangs_costs_one_turn",
     "It is no sandbox.": None,
-    "When a run ends or is killed": "runners/hosting/test_limited_agents.py::"
-    "test_what_a_child_started_ends_with_a_run_that_is_killed",
+    "When a run ends or is killed": f"{LIMITED}::test_what_a_child_started_ends_with_a_run_that_is_killed",
     "A process that leaves the group": None,
     "Run such programs in a container.": None,
     "An agent or a class that an archive names": f"{REBUILD}::test_a_class_of_others_is_not_imported",

@@ -20,8 +20,8 @@ also have
 Beside its turn an agent in Python may return an ``Evaluation``, a jitted one may call ``report_evaluation``. It is
 stored with ``archive.evaluations=true``.
 
-An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes its
-player.
+An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes
+its player.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offs
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
-    """``decide`` for all positions of ``state``, called from Python."""
+    """``decide_turns`` for all positions of ``state``, called from Python."""
     decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
@@ -141,7 +141,8 @@ class BatchPlayer(ABC):
 
         ``evaluations`` [B] is room for the evaluation of each turn: it is filled as far as the player reports them.
 
-        Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``: then the other turns of the batch count.
+        Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``: then the other turns of the
+        batch count.
         """
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.jit import uint64
-from quarto.rng import Streams, stream
+from quarto.rng import Streams, stream, unit_floats
 from quarto.rules import NONE
 
 # How an individual was made: an index into these.
@@ -67,11 +67,6 @@ def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
     return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
-def uniform_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """``quarto.rng.unit`` of many words: float64 in [0, 1) with 53 random bits, of the same shape."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
 def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A standard normal number for each word, of the same shape, by inversion.
 
@@ -118,7 +113,7 @@ def compute_run_seed(seed: int, generation: int, games: int) -> int:
 
 
 class Evolution:
-    """A pure function of its parameters and of the fitnesses given to ``judge``.
+    """A pure function of its parameters and of the fitnesses given to ``end_generation``.
 
     ``size`` individuals go on from each generation, after ``offspring`` were added to them: plus-selection, the fittest
     of both. With ``again`` the individuals that go on are judged again in every generation, not only when they are
@@ -260,7 +255,7 @@ class FiveGeneBreeder:
         return ("alpha", "beta", "gamma", "delta", "epsilon")
 
     def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
-        return self.reach * (2.0 * uniform_numbers(self._draw_gene_words(words)) - 1.0)
+        return self.reach * (2.0 * unit_floats(self._draw_gene_words(words)) - 1.0)
 
     def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
         chosen = hold_tournaments(population, self.tournament, words, FIRST_TOURNAMENT)
@@ -318,7 +313,8 @@ class TwoGeneBreeder:
         return False
 
     def sample_initial_genes(self, words: Streams) -> NDArray[np.float64]:
-        return self._round_genes(np.stack([uniform_numbers(words.draw(gene)) for gene in range(2)], axis=1))
+        genes: NDArray[np.float64] = np.stack([unit_floats(words.draw(gene)) for gene in range(2)], axis=1)
+        return np.round(genes, self.decimals)
 
     def operator_probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
         """Those of mutation, crossover and crossover2 in a generation."""
@@ -329,7 +325,7 @@ class TwoGeneBreeder:
 
     def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
         probabilities = self.operator_probabilities(population, generation)
-        which = MUTATION + np.searchsorted(np.cumsum(probabilities)[:2], uniform_numbers(words.draw(0)), side="right")
+        which = MUTATION + np.searchsorted(np.cumsum(probabilities)[:2], unit_floats(words.draw(0)), side="right")
         first, second = (
             hold_tournaments(population, self.tournament, words, start)
             for start in (FIRST_TOURNAMENT, SECOND_TOURNAMENT)
@@ -339,16 +335,13 @@ class TwoGeneBreeder:
         genes[crossed, 1] = population.genes[second[crossed], 1]
         genes += self._sample_gene_changes(which, words)
         parents = np.stack([first, np.where(crossed, second, NONE)], axis=1)
-        return Offspring(which.astype(np.int8), parents, self._round_genes(genes.clip(0.0, 1.0)))
+        return Offspring(which.astype(np.int8), parents, np.round(genes.clip(0.0, 1.0), self.decimals))
 
     def _sample_gene_changes(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
         """[n, 2] what is added to the genes."""
-        up = uniform_numbers(words.draw(2)) >= 0.5
+        up = unit_floats(words.draw(2)) >= 0.5
         change = np.zeros((len(which), 2))
         mutated, shifted = which == MUTATION, which == CROSSOVER2
         change[mutated, words.integers(1, 2)[mutated]] = np.where(up, self.step, -self.step)[mutated]
         change[shifted] = np.where(up | self.only_shifts_up, self.shift, -self.shift)[shifted, None]
         return change
-
-    def _round_genes(self, genes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.round(genes, self.decimals)

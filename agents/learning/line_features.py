@@ -52,7 +52,7 @@ from agents.learning.line_turns import SHARP_TURNS, count_surviving_turns
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
-from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
+from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Rules
 from quarto.symmetry import build_symmetries
 from quarto.threats import SAFE_PIECES
 
@@ -63,7 +63,7 @@ MAX_EMPTY = CELLS - REPLIES_FROM
 MAX_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
 MAX_FEATURES = MAX_LINES + 4 + ATTRIBUTES + CELLS + 10 + MAX_EMPTY * (2 * MAX_EMPTY + 1 + MAX_PAIRS)
 
-# Groups of features: see ``features_of``
+# Groups of features: see ``compute_features``
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
@@ -108,8 +108,9 @@ def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
 
 
 @cache
-def _build_feature_words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
-    cells = build_symmetries(rules).cells.astype(np.int64)
+def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
+    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
+    lines, cells = rules.lines, build_symmetries(rules).cells.astype(np.int64)
     masks = np.array([sum(1 << cell for cell in line) for line in lines])
     moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
     words = np.zeros(WORDS, np.uint64)
@@ -126,11 +127,6 @@ def _build_feature_words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.ui
     words[THROUGH:CLASS_OF_CELL] = through.reshape(-1)
     words[CLASS_OF_CELL:] = of_cells
     return words
-
-
-def build_feature_words(rules: Rules) -> NDArray[np.uint64]:
-    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
-    return _build_feature_words(rules.lines, rules)
 
 
 def compute_feature_hash(rules: Rules) -> float:
@@ -157,7 +153,7 @@ def multiset_number(a: int, b: int, c: int, d: int) -> int:
 
 @inline_function
 def add_lines(board: Any, byte: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
-    """Features of lines and of dangers: see ``features_of``."""
+    """Features of lines and of dangers: see ``compute_features``."""
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
         state = int64(popcount(values & byte)) * 5 + int64(popcount(values & ~byte))
@@ -185,7 +181,7 @@ def add_attribute(attribute: int, board: Any, gift: int, left: int, common: int,
 
 @inline_function
 def add_attributes(board: Any, gift: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
-    """Features of the attributes: see ``features_of``."""
+    """Features of the attributes: see ``compute_features``."""
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
         add_attribute(0, board, gift, left, common, found, count),
@@ -199,7 +195,7 @@ def add_attributes(board: Any, gift: int, left: int, safe: int, words: Any, foun
 
 @inline_function
 def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, words: Any, found: Any, count: int) -> int:
-    """Features of the safe gifts that the opponent has after each placement: see ``features_of``."""
+    """Features of the safe gifts that the opponent has after each placement: see ``compute_features``."""
     empty = ~occupied & ALL_CELLS
     numbers, total, union = (
         int64(0),
@@ -240,7 +236,7 @@ def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, wor
 
 @inline_function
 def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: int) -> int:
-    """The feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``features_of``.
+    """The feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``compute_features``.
 
     Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
     """
@@ -259,7 +255,7 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
 
 @inline_function
 def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any) -> int:
-    """Features of the turns that the giver has after each reply, or how the game ends: see ``features_of``.
+    """Features of the turns that the giver has after each reply, or how the game ends: see ``compute_features``.
 
     ``after`` [3, BOARD] is overwritten.
     """
@@ -342,7 +338,7 @@ def pair_number(one: int, other: int) -> int:
 
 @inline_function
 def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, count: int) -> int:
-    """Features of each pair of lines that cross in an empty cell: see ``features_of``."""
+    """Features of each pair of lines that cross in an empty cell: see ``compute_features``."""
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
         through = THROUGH + lowest_bit(empty) * MAX_LINES_THROUGH_A_CELL
@@ -374,11 +370,11 @@ def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, 
 def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
     """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
 
-    Or one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
+    Or it returns one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
-    ``board`` was filled by ``survey_board``, ``after`` [3, BOARD] is overwritten. ``left`` are the pieces neither on the
-    board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that finish
-    no line on this board. Features are numbers of:
+    ``board`` was filled by ``survey_board``, ``after`` [3, BOARD] is overwritten. ``left`` are the pieces neither on
+    the board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that
+    finish no line on this board. Features are numbers of:
 
     - for each line: its pieces, its shared values that match, those that oppose, and the pieces left with such a value;
     - the dangers, the lines of three and of two that can be finished, and the cells that finish one, each with the safe

@@ -15,7 +15,7 @@ from analytics.exact.tablebase import load_base
 from analytics.store.archive import Archive, check_record_format
 from analytics.store.game_tables import RangeGames
 from analytics.store.range_files import read_games
-from analytics.store.ranges import Range, StoredRange
+from analytics.store.ranges import FileSlice, Range, StoredRange
 from analytics.store.records import RunRecord
 from analytics.tables.derived.decisions import (
     DECISIONS_TABLE,
@@ -27,10 +27,10 @@ from analytics.tables.derived.decisions import (
 )
 from analytics.tables.derived.exact_values import ExactValues, solve_games
 from analytics.tables.derived.range_table import (
-    TableChunk,
+    Chunk,
     group_partial_files,
-    list_missing_chunks,
     list_missing_ranges,
+    list_missing_slices,
 )
 from analytics.tables.derived.threads import StoppedError, run_on_threads
 from quarto.batch import Games
@@ -106,23 +106,17 @@ class AnnotationSummary(NamedTuple):
         return AnnotationSummary(*map(sum, zip(self, other, strict=True)))
 
 
-class AnnotationChunk(NamedTuple):
-    """A part of a run that is to be annotated."""
-
-    unit_range: TableChunk
-    extent: AnnotationExtent  # it includes what is stored of these games
-
-
 def list_annotation_chunks(
     archive: Archive,
     run_ids: Sequence[str],
     settings: AnnotationOptions,
     workers: int = 1,
     wanted: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
-) -> Iterator[AnnotationChunk]:
+) -> Iterator[Chunk[AnnotationExtent]]:
     """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
 
-    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated.
+    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated. The extent of
+    a chunk includes what is stored of its games.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """
@@ -140,8 +134,8 @@ def list_annotation_chunks(
         for games, made in zip(lacks, group_partial_files(archive, run_id, DECISIONS_TABLE, lacks), strict=True):
             extent = asked.union(each.extent for each in known.select_overlapping(games.first, games.end))
             enough = (each for each in made if extent.is_included_in(each.extent))
-            for part in list_missing_chunks(run_id, games, enough, most):
-                yield AnnotationChunk(part, extent)
+            for part in list_missing_slices(games, enough, most):
+                yield Chunk(run_id, part, extent)
 
 
 def annotate_runs(
@@ -157,8 +151,8 @@ def annotate_runs(
     """
     annotator, total = Annotator(archive, settings), AnnotationSummary()
     try:
-        for part in [*list_annotation_chunks(archive, runs, settings)]:
-            total = total.add(annotator.annotate(part, on_wait=on_wait))
+        for chunk in [*list_annotation_chunks(archive, runs, settings)]:
+            total = total.add(annotator.annotate(chunk, on_wait=on_wait))
     finally:
         for run_id in runs:
             record_annotated_units(archive, run_id)
@@ -177,24 +171,24 @@ class Annotator:
 
     def annotate(
         self,
-        wanted: AnnotationChunk,
+        chunk: Chunk[AnnotationExtent],
         progress: Callable[[int], None] = lambda _games: None,
         on_wait: Callable[[], None] = lambda: None,
     ) -> AnnotationSummary:
         """Evaluate and store the decisions of a part. Raises ``FailureError`` for a damaged file."""
-        part, extent = wanted
-        record = self._archive.load_run(part.run_id)
-        found = self._read_games(record, part)
-        stored, first = StoredRange(part.first, part.end, found.fingerprint), find_first_annotated_plies(found, extent)
-        values = self._game_solver(record.rules).solve_games(found.games, first, extent.choices, progress, on_wait)
-        frame = derive_decisions(found, first, values, record.rules)
-        DECISIONS_TABLE.write(self._archive, part.run_id, stored, frame, extent.text)
+        run_id, part, extent = chunk
+        record = self._archive.load_run(run_id)
+        games = self._read_games(record, part)
+        stored, first = StoredRange(part.first, part.end, games.fingerprint), find_first_annotated_plies(games, extent)
+        values = self._game_solver(record.rules).solve_games(games.games, first, extent.choices, progress, on_wait)
+        frame = derive_decisions(games, first, values, record.rules)
+        DECISIONS_TABLE.write(self._archive, run_id, stored, frame, extent.text)
         return AnnotationSummary(stored.units, len(first), len(frame))
 
-    def _read_games(self, record: RunRecord, part: TableChunk) -> RangeGames:
+    def _read_games(self, record: RunRecord, part: FileSlice) -> RangeGames:
         with self._lock:
-            if self._read is None or self._read[:2] != (part.run_id, part.games):
-                self._read = part.run_id, part.games, read_games(self._archive, part.run_id, part.games)
+            if self._read is None or self._read[:2] != (record.run_id, part.file):
+                self._read = record.run_id, part.file, read_games(self._archive, record.run_id, part.file)
             games = self._read[2]
         return games.select_units(record.unit_line, part.first, part.end)
 

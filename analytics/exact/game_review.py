@@ -88,7 +88,7 @@ def review_game(
 class ReviewSearch:
     """A review under way: the arguments are those of ``review_game``.
 
-    ``search`` may be stopped at any time; ``found`` gives the decisions judged by then.
+    ``search`` may be stopped at any time; ``build_review`` gives the decisions judged by then.
     """
 
     def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:

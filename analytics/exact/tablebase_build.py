@@ -105,9 +105,10 @@ def check_build(job: TablebaseBuildRequest, available_megabytes: float, tables: 
     rest = (available_megabytes - compute_needed_megabytes(job._replace(megabytes=0.0))) / tables
     fits = 1 << max(0, int(rest / 1.25).bit_length() - 1)
     advice = f"the largest that fits is --memory {fits}MiB" if rest >= 1.25 else "ask for fewer pieces"
+    needed = compute_needed_megabytes(job, tables)
     raise RequestError(
-        f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes "
-        f"{compute_needed_megabytes(job, tables):,.0f} MB in all, of {available_megabytes:,.0f} MB of free memory: {advice}"
+        f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes {needed:,.0f} MB in all, of "
+        f"{available_megabytes:,.0f} MB of free memory: {advice}"
     )
 
 

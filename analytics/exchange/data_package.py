@@ -54,7 +54,8 @@ class DatasetCard(NamedTuple):
 def write_dataset(chosen: Selection, folder: Path, licence: str) -> None:
     """Write the chosen games, their plies, decisions, evaluations, runs and agents to an empty folder.
 
-    Raises ``OSError``. Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left out.
+    Raises ``OSError``. Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left
+    out.
     """
     opened = chosen.opened
     for table, belongs in TABLE_CONDITIONS.items():

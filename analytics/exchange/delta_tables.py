@@ -151,6 +151,7 @@ def _append_rows(root: Path, known: DeltaTable | None, rows: pl.DataFrame) -> De
         known.update_incremental()
     except (DeltaError, OSError) as error:
         raise FailureError(
-            f"cannot write to {root}: {_format_error(error)}; if another process writes to it, run the same command again"
+            f"cannot write to {root}: {_format_error(error)}; if another process writes to it, run the same command "
+            "again"
         ) from error
     return known

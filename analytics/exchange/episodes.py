@@ -45,6 +45,7 @@ class Episodes(NamedTuple):
     rewards: NDArray[np.float32]  # [S] 0 but for the last step of an episode
     imposed: NDArray[np.bool_]  # [S] whether a part of the turn was imposed
     masks: NDArray[np.bool_]  # [S + E, 289] legal actions, or [0, 289] if they are not asked for
+    options: EpisodeOptions
 
     @property
     def last_step(self) -> NDArray[np.int64]:
@@ -73,8 +74,9 @@ def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOpti
         np.zeros(rows, np.float32),
         np.zeros(rows, np.bool_),
         np.zeros((rows + size if options.masks else 0, TURN_CODES), np.bool_),
+        options,
     )
-    _fill_episodes(opening, games, options, tables, episodes)
+    _fill_episodes(opening, games, tables, episodes)
     return episodes
 
 
@@ -112,10 +114,8 @@ def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOption
 
 
 @kernel()
-def _fill_episodes(
-    opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules: Any, episodes: Episodes
-) -> None:
-    row, step = int64(0), int64(0)
+def _fill_episodes(opening: NDArray[np.int8], games: Games, rules: Any, episodes: Episodes) -> None:
+    options, row, step = episodes.options, int64(0), int64(0)
     for episode in range(episodes.game.shape[0]):
         game, steps = episodes.game[episode], episodes.steps[episode]
         plies, imposed = int64(games.plies[game]), int64(opening[game])

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from analytics.exchange import data_package, formats
 from analytics.exchange.episodes import EpisodeOptions, Episodes, build_episodes
 from analytics.exchange.export_blocks import NAMED_PERSPECTIVES, ExportBlock, read_export_blocks
-from analytics.exchange.formats import EpisodeBlock, ExportTarget
+from analytics.exchange.formats import ExportTarget
 from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.files.local_files import temporary_beside
@@ -132,7 +132,7 @@ def write_export(
 
 
 def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> ExportSummary:
-    """Write selected games as text or csv to a stream. Raises as ``export`` does."""
+    """Write selected games as text or csv to a stream. Raises as ``write_export`` does."""
     if request.form not in formats.TABLE_FORMATS:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
     games, chunks = _select_blocks(opened, request, None)
@@ -183,30 +183,29 @@ def _write_table(chunks: Iterable[ExportBlock], request: ExportRequest, out: Bin
 
 
 def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
-    """Yield selected games as arrays, at most ``CHUNK_GAMES`` at a time. Raises as ``export`` does."""
-    _, chunks = _select_blocks(opened, request, None)
-    return ((part.source, part.episodes) for part in _build_episodes(chunks, request))
+    """Yield selected games as arrays, at most ``BLOCK_GAMES`` at a time. Raises as ``write_export`` does."""
+    _, blocks = _select_blocks(opened, request, None)
+    return _build_episodes(blocks, request)
 
 
-def _build_episodes(chunks: Iterable[ExportBlock], request: ExportRequest) -> Iterator[EpisodeBlock]:
-    for chunk in chunks:
-        seat = chunk.perspective_seat(request.perspective or "mover")
-        options = EpisodeOptions(seat, request.imposed, request.masks, chunk.record.rules.mover_chooses)
-        found = build_episodes(chunk.block.opening, chunk.block.games, options, chunk.record.rules.tables)
-        yield EpisodeBlock(chunk, options, found)
+def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
+    for block in blocks:
+        seat, rules = block.perspective_seat(request.perspective or "mover"), block.record.rules
+        options = EpisodeOptions(seat, request.imposed, request.masks, rules.mover_chooses)
+        yield block, build_episodes(block.block.opening, block.block.games, options, rules.tables)
 
 
-def _write_episodes(chunks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
+def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
     """Write games as episodes; returns how many, and how many steps they have."""
     count, steps = 0, 0
 
-    def yield_blocks() -> Iterator[EpisodeBlock]:
+    def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
         nonlocal count, steps
-        for part in _build_episodes(chunks, request):
-            count += len(part.episodes.steps)
-            steps += len(part.episodes.actions)
-            if len(part.episodes.steps):
-                yield part
+        for block, episodes in _build_episodes(blocks, request):
+            count += len(episodes.steps)
+            steps += len(episodes.actions)
+            if len(episodes.steps):
+                yield block, episodes
 
     formats.EPISODE_FORMATS[request.form](yield_blocks(), target)
     return count, steps

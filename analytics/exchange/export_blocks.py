@@ -28,14 +28,12 @@ IMPORTED_KEY = "imported"  # key of the spec of imported runs: their event, date
 
 
 class ExportBlock(NamedTuple):
-    """Consecutive games of one run and heading, at most ``CHUNK_GAMES``."""
+    """Consecutive games of one run and heading, at most ``BLOCK_GAMES``."""
 
     heading: Heading
     record: RunRecord
     block: RangeGames
-    whole_run_number: (
-        int  # 1, 2, … for runs that are exported as they are, in the order in which they began; 0 for games of others
-    )
+    whole_run_number: int  # 1, 2, … for runs that are exported as they are, as they began; 0 for games of others
 
     def perspective_seat(self, perspective: str) -> int:
         """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""

@@ -1,7 +1,7 @@
 """The formats of exported games: tables of plies or games, and episodes for offline learning.
 
-``TABLES`` has the formats that are streams of bytes, ``EPISODE_FORMATS`` those that are datasets of other libraries. Each is a
-function that consumes the same stream of games. The libraries are imported when a dataset is made.
+``TABLE_FORMATS`` has the formats that are streams of bytes, ``EPISODE_FORMATS`` those that are datasets of other
+libraries. Each is a function that consumes the same stream of games. The libraries are imported when a dataset is made.
 
 Sources of the layouts:
 
@@ -32,7 +32,7 @@ from msgspec import UNSET, structs
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from analytics.exchange.episodes import BOTH_SEATS, OBSERVATION_SIZE, EpisodeOptions, Episodes
+from analytics.exchange.episodes import BOTH_SEATS, OBSERVATION_SIZE, Episodes
 from analytics.exchange.export_blocks import ExportBlock
 from analytics.exchange.text import format_games, format_plies
 from analytics.questions.columns import to_csv
@@ -59,14 +59,6 @@ FREE_BYTES = 64 << 20  # bytes that a batch needs at most, with what the library
 ZEROS = bytes(1 << 20)
 
 Item = TypeVar("Item")
-
-
-class EpisodeBlock(NamedTuple):
-    """Some games, and their turns as episodes."""
-
-    source: ExportBlock
-    options: EpisodeOptions
-    episodes: Episodes
 
 
 class ExportTarget(NamedTuple):
@@ -154,9 +146,8 @@ def _build_ply_rows(chunk: ExportBlock, perspective: str) -> pl.DataFrame:
 # Episodes.
 
 
-def _build_d3rlpy_arrays(part: EpisodeBlock) -> dict[str, NDArray[np.generic]]:
+def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
     """The arrays of some episodes, ``S`` rows each. This format has no final observations."""
-    episodes = part.episodes
     decided = np.ones(len(episodes.observations), np.bool_)
     decided[episodes.final_observation] = False
     terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
@@ -168,17 +159,17 @@ def _build_d3rlpy_arrays(part: EpisodeBlock) -> dict[str, NDArray[np.generic]]:
         "terminals": terminals,
         "timeouts": timeouts,
     }
-    arrays |= {"imposed": episodes.imposed} if part.options.imposed else {}
-    return arrays | ({"action_masks": episodes.masks[decided]} if part.options.masks else {})
+    arrays |= {"imposed": episodes.imposed} if episodes.options.imposed else {}
+    return arrays | ({"action_masks": episodes.masks[decided]} if episodes.options.masks else {})
 
 
-def write_d3rlpy(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
+def write_d3rlpy(parts: Iterable[tuple[ExportBlock, Episodes]], to: ExportTarget) -> None:
     """Write episodes as a file of arrays, whose lengths are not known before all parts are. Raises ``OSError``."""
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
-    for part in parts:
-        steps += len(part.episodes.actions)
-        arrays = _build_d3rlpy_arrays(part)
+    for _, episodes in parts:
+        steps += len(episodes.actions)
+        arrays = _build_d3rlpy_arrays(episodes)
         for name, array in arrays.items():
             with (to.scratch / name).open("ab") as rows:
                 rows.write(np.ascontiguousarray(array).data)
@@ -193,19 +184,18 @@ def write_d3rlpy(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
                 shutil.copyfileobj(rows, out, COPY_BYTES)
 
 
-def _build_episode_rows(part: EpisodeBlock) -> pl.DataFrame:
+def _build_episode_rows(block: ExportBlock, episodes: Episodes) -> pl.DataFrame:
     """[E] a row an episode: the columns of its game, and its steps."""
-    episodes = part.episodes
-    steps = _build_step_rows(episodes, part.options)
+    steps = _build_step_rows(episodes)
     number = np.repeat(np.arange(len(episodes.game)), episodes.steps + 1)
     fields = pl.struct(steps.columns).alias("steps")
     nested = steps.with_columns(episode=number).group_by("episode", maintain_order=True).agg(fields)
-    return _build_game_columns(part.source)[episodes.game].with_columns(nested["steps"])
+    return _build_game_columns(block)[episodes.game].with_columns(nested["steps"])
 
 
-def _build_step_rows(episodes: Episodes, options: EpisodeOptions) -> pl.DataFrame:
+def _build_step_rows(episodes: Episodes) -> pl.DataFrame:
     """[S + E] all steps. The last one of each episode has the final observation and no action."""
-    final = episodes.final_observation
+    options, final = episodes.options, episodes.final_observation
     rows = len(episodes.observations)
     is_last = np.zeros(rows, np.bool_)
     is_last[final] = True
@@ -234,16 +224,16 @@ def _build_step_rows(episodes: Episodes, options: EpisodeOptions) -> pl.DataFram
     return pl.DataFrame(columns)
 
 
-def write_rlds(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
+def write_rlds(parts: Iterable[tuple[ExportBlock, Episodes]], to: ExportTarget) -> None:
     """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
 
     Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
     parts no file is written.
     """
     stored = []
-    for number, part in enumerate(parts):
+    for number, (block, episodes) in enumerate(parts):
         stored.append(to.scratch / f"{number:06d}.arrow")
-        _build_episode_rows(part).write_ipc(stored[-1])
+        _build_episode_rows(block, episodes).write_ipc(stored[-1])
     if stored:
         pl.scan_ipc(stored).sink_parquet(
             to.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
@@ -273,7 +263,7 @@ def is_minari_dataset(folder: Path) -> bool:
     }
 
 
-def write_minari(parts: Iterable[EpisodeBlock], to: ExportTarget) -> None:
+def write_minari(parts: Iterable[tuple[ExportBlock, Episodes]], to: ExportTarget) -> None:
     """Write episodes to a new dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
     check_minari_library()
     import minari
@@ -304,27 +294,27 @@ def _yield_with_disk_checks(items: Iterable[Item], data: Path) -> Iterator[Item]
 
 
 def _build_minari_buffers(
-    parts: Iterable[EpisodeBlock], known: list[tuple[np.bytes_, NDArray[np.int64]]]
+    parts: Iterable[tuple[ExportBlock, Episodes]], known: list[tuple[np.bytes_, NDArray[np.int64]]]
 ) -> Iterator[Any]:
     """Minari's buffer of each episode; ``known`` grows by the runs and the ids of their games."""
     from minari.data_collector import EpisodeBuffer
 
-    for chunk, options, episodes in parts:
-        known.append((np.bytes_(chunk.record.run_id), chunk.block.game_id[episodes.game]))
+    for block, episodes in parts:
+        known.append((np.bytes_(block.record.run_id), block.block.game_id[episodes.game]))
         for number, last in enumerate(episodes.last_step.tolist()):
-            yield EpisodeBuffer(**_build_buffer_arrays(episodes, number, last, options))
+            yield EpisodeBuffer(**_build_buffer_arrays(episodes, number, last))
 
 
-def _build_buffer_arrays(episodes: Episodes, number: int, last: int, options: EpisodeOptions) -> dict[str, Any]:
+def _build_buffer_arrays(episodes: Episodes, number: int, last: int) -> dict[str, Any]:
     """The arrays of one episode, whose last step is ``last``. Infos have one entry more than there are steps."""
     steps, over = int(episodes.steps[number]), bool(episodes.terminated[number])
     taken = slice(last + 1 - steps, last + 1)
     seen = slice(taken.start + number, taken.stop + number + 1)
     at_end = np.arange(1, steps + 1) == steps
     infos: dict[str, Any] = {}
-    if options.imposed:
+    if episodes.options.imposed:
         infos["imposed"] = np.append(episodes.imposed[taken], False)
-    if options.masks:
+    if episodes.options.masks:
         infos["action_mask"] = episodes.masks[seen]
     return {
         "observations": episodes.observations[seen],
@@ -341,7 +331,7 @@ TABLE_FORMATS: Mapping[str, Callable[[Iterable[ExportBlock], bool, str], Iterato
     "csv": format_csv_lines,
     "spreadsheet": partial(format_csv_lines, quoted=True),
 }
-EPISODE_FORMATS: Mapping[str, Callable[[Iterable[EpisodeBlock], ExportTarget], None]] = {
+EPISODE_FORMATS: Mapping[str, Callable[[Iterable[tuple[ExportBlock, Episodes]], ExportTarget], None]] = {
     "minari": write_minari,
     "d3rlpy": write_d3rlpy,
     "rlds": write_rlds,

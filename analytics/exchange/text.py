@@ -3,7 +3,7 @@ r"""Games as text, written and read: ``[agent_0=alice] [agent_1=bob] [result=0-1
 A line has tags, then the plies. It is checked against the rules and its own tags when it is read.
 
 A tag is ``[name=value]``; in a value ``]`` and ``\`` are written ``\]`` and ``\\``. Spaces separate tags. Tags are
-written in the order of ``NAMES``. Each may be left out. Tags that follow from the plies are checked against them.
+written in the order of ``TAG_NAMES``. Each may be left out. Tags that follow from the plies are checked against them.
 """
 
 from __future__ import annotations

@@ -64,13 +64,11 @@ class LoggedTraining(NamedTuple):
         """The learner's label."""
         return self.record.labels[self.learner]
 
-    @property
-    def games_per_pair(self) -> int:
-        return 1 + self.record.swapped
-
     def select_games(self, first_pair: int) -> TrainingGames:
         """The games of the pairs from ``first_pair`` on."""
-        return TrainingGames(run_id_to_number(self.record.run_id), first_pair, self.games_per_pair, self.seat)
+        return TrainingGames(
+            run_id_to_number(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
+        )
 
 
 def find_training(archive: Archive, run_id: str) -> LoggedTraining:
@@ -89,18 +87,18 @@ def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None =
     some of these games, ``FailureError`` for a damaged file.
     """
     training = find_training(archive, run_id)
-    state = LearnerState(learner, training.record.rules)
-    pairs = archive.list_effective_ranges(run_id).units if games is None else games // training.games_per_pair
+    state, games_per_pair = LearnerState(learner, training.record.rules), training.record.unit_line.games_a_pair
+    pairs = archive.list_effective_ranges(run_id).units if games is None else games // games_per_pair
     reached = 0
     for first_pair, played in read_pairs(archive, run_id, 0, pairs):
         if first_pair != reached:
             break
         state.learn(played, training.select_games(first_pair))
-        reached += len(played.plies) // training.games_per_pair
+        reached += len(played.plies) // games_per_pair
     if reached != pairs:
         raise RequestError(
-            f"run {run_id} lacks games from number {reached * training.games_per_pair} on: repeat the command of the "
-            "run to play them"
+            f"run {run_id} lacks games from number {reached * games_per_pair} on: repeat the command of the run to "
+            "play them"
         )
     return state.knowledge
 
@@ -128,7 +126,7 @@ def compute_learning_curve(archive: Archive, run_id: str, games: int, block: int
     """
     training = find_training(archive, run_id)
     parts = (read_rows(archive, run_id, stored, "games") for stored in archive.list_effective_ranges(run_id))
-    number = pl.col("game_id") * training.games_per_pair // 2
+    number = pl.col("game_id") * training.record.unit_line.games_a_pair // 2
     seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
     columns = {"number": number, "winner": pl.col("winner"), "seat": seat}
     rows = [part.select(**columns) for part in parts]

@@ -2,7 +2,7 @@
 
 A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports, pages and Markdown
 show the same tables. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not
-name the unit, the title of its table does. Whatever is shown is ``escaped`` first.
+name the unit, the title of its table does. Whatever is shown goes through ``escape_text`` first.
 """
 
 from __future__ import annotations
@@ -130,6 +130,17 @@ def format_count(number: int) -> str:
 def format_game_name(run_id: str, game_id: int) -> str:
     """A logged game, as `qarena show` takes it: the first digits of its run, and its id."""
     return f"{run_id[:RUN_DIGITS]} {game_id}"
+
+
+def format_signed(value: float, digits: int) -> str:
+    """A number with its sign, a true minus and no sign for what rounds to 0."""
+    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
+
+
+def format_noun(count: int, noun: str) -> str:
+    """A number of things, whose noun gets an s in the plural."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_percent) -> str:

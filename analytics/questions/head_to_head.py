@@ -139,7 +139,7 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
 
 
 def _select_runs_with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
-    """The runs with chosen games, those of trainings too. Raises as ``head_to_head`` does."""
+    """The runs with chosen games, those of trainings too. Raises as ``compute_head_to_head`` does."""
     archive = opened.archive
     for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
         if len(archive.list_effective_ranges(run_id)):
@@ -224,7 +224,7 @@ def _query_games(
 
 
 def replace_labels(found: ResultsByPairing, records: Sequence[RunRecord]) -> tuple[ResultsByPairing, AgentNames]:
-    """The results with the names of ``agent_names`` instead of labels, and these names."""
+    """The results with the names of ``build_agent_names`` instead of labels, and these names."""
     of_runs = {record.run_id: record for record in records}
     names = build_agent_names(
         (of_runs[run_id], label) for (run_id, _), result in found.items() for label in (result.first, result.second)

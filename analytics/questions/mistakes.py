@@ -51,10 +51,10 @@ class Mistake(NamedTuple):
 def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
     """A row for each agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
 
-    By the schema ``DECISIONS``: ``regret`` is the mean of half-points given up, ``blunders`` the share of decisions
-    that gave something up. Without ``by_ply``, ``ply`` is null. Intervals are 95 % ones over openings. The decisions of
-    a pair of games are not independent, nor are those of all pairs with one imposed opening (L. Kish, "Survey
-    Sampling", 1965, section 6.3).
+    By the schema ``DECISION_SUMMARIES``: ``regret`` is the mean of half-points given up, ``blunders`` the share of
+    decisions that gave something up. Without ``by_ply``, ``ply`` is null. Intervals are 95 % ones over openings. The
+    decisions of a pair of games are not independent, nor are those of all pairs with one imposed opening (L. Kish,
+    "Survey Sampling", 1965, section 6.3).
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     of_clusters = f"""

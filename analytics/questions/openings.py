@@ -11,6 +11,7 @@ from itertools import permutations
 
 import polars as pl
 
+from analytics.questions.columns import format_noun
 from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_file_rows, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
@@ -110,7 +111,7 @@ def explore_position(
 
 
 def run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> OpeningsResult:
-    """The answer of ``openings`` together with the position; raises the same errors."""
+    """The answer of ``explore_position`` together with the position; raises the same errors."""
     return opened.retry_if_file_missing(lambda: _run_openings_query(opened, asked, samples))
 
 
@@ -257,9 +258,8 @@ def _describe_no_decisions(text: str, records: Sequence[RunRecord], chosen: pl.D
         return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
     by_agent = "" if choice.agent is None else f" by {choice.agent}"
     against = "" if choice.opponent is None else f" against {choice.opponent}"
-    who = f"{by_agent}{against}"
-    runs = f"{len(records)} run{'s' * (len(records) != 1)}"
-    return f"no decision was made{who} in {text} in the games of {runs}: give an earlier position"
+    runs = format_noun(len(records), "run")
+    return f"no decision was made{by_agent}{against} in {text} in the games of {runs}: give an earlier position"
 
 
 def _sum_decisions(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:

@@ -313,7 +313,7 @@ def find_shared_seeds(records: Iterable[RunRecord], met: Iterable[PairingId]) ->
 def build_shared_openings(
     agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], groups: pl.DataFrame
 ) -> SharedOpenings:
-    """The counts of the answer to ``question``, by the agents and the seed of each pairing."""
+    """The counts of the answer to ``shared_openings_sql``, by the agents and the seed of each pairing."""
     meetings = sorted({_sort_agents(*agents[key]) for key in seeds})
     ordered = [_sort_agents(*agents[key]) for key in seeds]
     index = {both: index for index, both in enumerate(meetings)}
@@ -329,10 +329,10 @@ def build_shared_openings(
 
 
 def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
-    """Return a row for each pairing in ``seeds``, for ``question``: ``run_id``, ``pairing``, ``number``, ``spread``.
+    """Return a row for each pairing in ``seeds``: ``run_id``, ``pairing``, ``number``, ``spread``.
 
-    ``number`` is its index, ``spread`` follows from its seed. A frame, because DuckDB and our own reader of its syntax
-    take a minute for a text of 44,850 rows.
+    ``shared_openings_sql`` reads them. ``number`` is its index, ``spread`` follows from its seed. A frame, because
+    DuckDB and our own reader of its syntax take a minute for a text of 44,850 rows.
     """
     rows = [
         (run_id, pairing, number, zlib.crc32(str(seed).encode()))
@@ -353,7 +353,8 @@ def shared_openings_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[Pa
     while meetings << bits > MAX_COUNTED and bits > MIN_BITS:
         bits -= 1
     return f"""
-SELECT number, ((pair_id & {MAX_PAIRS - 1}) * {HASH_MULTIPLIER} + spread) % (1::BIGINT << 32) >> {32 - bits} AS openings,
+SELECT number,
+    ((pair_id & {MAX_PAIRS - 1}) * {HASH_MULTIPLIER} + spread) % (1::BIGINT << 32) >> {32 - bits} AS openings,
     code, count(*) AS pairs
 FROM (
     SELECT run_id, pairing, pair_id,
@@ -398,11 +399,10 @@ def build_agent_names(played: Iterable[tuple[RunRecord, str]]) -> AgentNames:
         for label, code in of_run.items()
         if label in several
     }
-    notes = [
-        f"{label!r} was played by {len(found)} codes, shown as {' and '.join(_format_code_label(label, code) for code in found)}: "
-        "--run chooses runs of one"
-        for label, found in several.items()
-    ]
+    notes = []
+    for label, found in several.items():
+        names = " and ".join(_format_code_label(label, code) for code in found)
+        notes.append(f"{label!r} was played by {len(found)} codes, shown as {names}: --run chooses runs of one")
     extended = [run_id for run_id, record in of_runs.items() if _is_extended_by_other_code(record)]
     if extended:
         notes.append(f"run {', '.join(extended)} has games of several codes under one label: other code extended it")

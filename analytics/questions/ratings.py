@@ -152,7 +152,10 @@ def compute_ratings(
     samples: int = SAMPLES,
     trainings: bool = False,
 ) -> Ratings:
-    """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
+    """Ratings over the games that a condition on the view ``games`` chooses.
+
+    See ``compute_head_to_head`` and ``fit_ratings``.
+    """
     met = compute_head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
     return fit_ratings(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
 

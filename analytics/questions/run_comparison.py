@@ -22,6 +22,7 @@ from analytics.questions.columns import (
     format_count,
     format_half_points,
     format_percent,
+    format_signed,
     interval_column,
     number_column,
     text_column,
@@ -112,8 +113,7 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
 
 def _format_share_difference(share: float) -> str:
     """A difference of shares in percentage points, with its sign."""
-    text = f"{100 * share:+.2f}"
-    return "0.00" if float(text) == 0 else text.replace("-", "−")  # noqa: RUF001  (a minus sign)
+    return format_signed(100 * share, 2)
 
 
 def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
@@ -259,11 +259,13 @@ def _compute_difference(opened: OpenArchive, one: _ComparedPairing, two: _Compar
 
 def _paired_difference_sql(one: _ComparedPairing, two: _ComparedPairing) -> str:
     """The question in SQL: how many pairs of games share an opening, the mean of their difference, its variance."""
-    sides = [
-        f"SELECT pair_id & {MAX_PAIRS - 1} AS number, {'1 - ' if each.is_swapped else ''}(score_0 + score_1) / 2 AS score "  # noqa: S608  (ids and numbers)
-        f"FROM pairs WHERE run_id = '{each.record.run_id}' AND pairing = {each.result.pairing}"
-        for each in (one, two)
-    ]
+    sides = []
+    for pairing in (one, two):
+        score = f"{'1 - ' if pairing.is_swapped else ''}(score_0 + score_1) / 2"
+        sides.append(
+            f"SELECT pair_id & {MAX_PAIRS - 1} AS number, {score} AS score "  # noqa: S608  (ids and numbers)
+            f"FROM pairs WHERE run_id = '{pairing.record.run_id}' AND pairing = {pairing.result.pairing}"
+        )
     return (
         "SELECT count(*), avg(two.score - one.score), var_samp(two.score - one.score) "  # noqa: S608  (of these)
         f"FROM ({sides[0]}) AS one JOIN ({sides[1]}) AS two USING (number)"

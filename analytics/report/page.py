@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from analytics.questions.columns import format_noun
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
@@ -136,12 +137,9 @@ def _describe_games(chosen: ReportData) -> str:
         wins[1 - seat] += losses
     shares = [f"{100 * count / total.games:.1f} %" for count in (*wins, total.draws)]
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    who = f"{format_noun(agents, 'agent')} in {format_noun(runs, 'run')}"
     return (
-        f"{total.games:,} games between {_format_count(agents, 'agent')} in {_format_count(runs, 'run')}, begun {begun}, under "
-        f"{', '.join(chosen.rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and "
-        f"{shares[2]} were drawn. A game took {total.plies / total.games:.2f} plies on average."
+        f"{total.games:,} games between {who}, begun {begun}, under {', '.join(chosen.rules)} rules. Seat 0, "
+        f"which gives first, won {shares[0]}, seat 1 won {shares[1]}, and {shares[2]} were drawn. A game took "
+        f"{total.plies / total.games:.2f} plies on average."
     )
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

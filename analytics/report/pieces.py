@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from quarto.rules import PIECES
+
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
 VIEW_BOX = "5 6 54 54"  # what of a picture of 64 by 64 is shown: the pieces fill it
 MIDDLE, FLOOR = 32, 50  # the axis of the piece, the middle of its foot
 HEIGHTS = (15, 33)  # low, high
-
-PIECES = 16
 
 
 class PieceColours(NamedTuple):

@@ -189,5 +189,5 @@ PLAYERS = {
 
 
 def select_report_data(opened: OpenArchive, where: str | None = None) -> ReportData:
-    """The games that ``where`` chooses; raises the errors of ``analytics.questions.selection.select``."""
+    """The games that ``where`` chooses; raises the errors of ``analytics.questions.selection.select_games``."""
     return ReportData(select_games(opened, where))

@@ -15,14 +15,17 @@ import polars as pl
 from analytics.report import pieces
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
-from quarto.rules import CELLS
+from quarto.rules import CELLS, PIECES
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
 LINE_LETTERS = 42  # letters of a line above such a picture
 SPACING = 28  # pixels between two panels
 PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of a panel: with its axes it is as wide as a telephone's screen
 FEW_PANELS, COLUMNS = 4, 2  # up to so few panels stand below each other, to be read on a telephone; more in columns
-MAX_MARKED_POINTS, MAX_POINTS = 40, 200  # points of a line: up to FEW each is marked; more than MOST are joined
+MAX_MARKED_POINTS, MAX_POINTS = (
+    40,
+    200,
+)  # points of a line: up to the first number each is marked; more than the second are joined
 INK, FAINT, GRID, FIRST_COLOUR, SECOND_COLOUR = "#222222", "#666666", "#e6e6e6", "#0072b2", "#d55e00"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
 PAPER = "white"
@@ -97,12 +100,6 @@ def ply_axis(first: int) -> Spec:
     """The axis of the plies from ``first`` on."""
     scale = {"domain": [first, CELLS - 1], "nice": False, "padding": 6}
     return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
-
-
-def format_signed(value: float, digits: int) -> str:
-    """A number with its sign, a true minus and no sign for what rounds to 0."""
-    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-    return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
 
 
 def combine_figures(figures: Sequence[Figure], title: str, how: str) -> Picture:
@@ -207,7 +204,7 @@ def _render_dark_style() -> str:
 
 def render_piece_sheet() -> str:
     """All pieces with their digits and attributes, as a picture that stands alone."""
-    drawn = "".join(_render_labelled_piece(piece) for piece in range(pieces.PIECES))
+    drawn = "".join(_render_labelled_piece(piece) for piece in range(PIECES))
     width, height = 4 * _LABELLED_PIECE_SIZE[0], 4 * _LABELLED_PIECE_SIZE[1]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_render_dark_style()}{drawn}</svg>\n'
@@ -228,9 +225,10 @@ def _render_labelled_piece(piece: int) -> str:
         )
     ]
     lines = ((f"{piece:X}", 76, 14, INK), (" ".join(has[:2]), 90, 9.5, FAINT), (" ".join(has[2:]), 102, 9.5, FAINT))
+    middle = left + _LABELLED_PIECE_SIZE[0] // 2
     texts = [
-        f'<text x="{left + _LABELLED_PIECE_SIZE[0] // 2}" y="{top + below}" font-family="sans-serif" font-size="{size}" '
-        f'text-anchor="middle" fill="{colour}">{text}</text>'
+        f'<text x="{middle}" y="{top + below}" font-family="sans-serif" font-size="{size}" text-anchor="middle" '
+        f'fill="{colour}">{text}</text>'
         for text, below, size, colour in lines
     ]
     box = f'x="{left + 14}" y="{top + 2}" width="60" height="60" viewBox="{pieces.VIEW_BOX}"'
@@ -366,7 +364,7 @@ def _build_passes_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _sum_curve_rows(curve: pl.DataFrame) -> pl.DataFrame:
-    """A curve of at most ``MOST`` rows, all of the same number of games; a last row with fewer games is left out."""
+    """A curve of at most ``MAX_POINTS`` rows of the same number of games; a last row with fewer is left out."""
     together = pl.int_range(pl.len()) // (-(-len(curve) // MAX_POINTS))
     counts = pl.col("games", "wins").sum()
     joined = curve.group_by(row=together, maintain_order=True).agg(pl.col("first_game").first(), counts)

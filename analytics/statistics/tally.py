@@ -115,7 +115,9 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return first, second
 
 
-msgspec.json.Decoder(Tally)  # reads the declarations of its fields before threads need them, see ``records.known``
+msgspec.json.Decoder(
+    Tally
+)  # reads the declarations of its fields before threads need them, see ``records.prepare_type``
 
 
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:

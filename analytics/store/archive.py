@@ -284,10 +284,10 @@ class Archive:
 
     def lost_record_error(self, run_id: str) -> FailureError:
         """Return the error for a run that has games and no record."""
-        folder = self.folder(GAMES_FOLDER, run_id)
+        record, folder = self.run_record_path(run_id), self.folder(GAMES_FOLDER, run_id)
         return FailureError(
-            f"run {run_id} has games and no record: restore {self.run_record_path(run_id)} from a copy, or move {folder} "
-            "away to go on without it"
+            f"run {run_id} has games and no record: restore {record} from a copy, or move {folder} away to go on "
+            "without it"
         )
 
     def load_requested_run(self, run_id: str) -> RunRecord:

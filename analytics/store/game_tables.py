@@ -167,7 +167,7 @@ def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], colu
 
 
 def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
-    """The games of blocks by ascending id, in parts of ``PART_GAMES`` games or more but for the last one."""
+    """The games of blocks by ascending id, in parts of ``MIN_ENCODED_GAMES`` games or more but for the last one."""
     return [_concat_block_group(each) for each in _group_blocks(block for block in blocks if len(block.games.plies))]
 
 
@@ -187,7 +187,7 @@ def encode_game_tables(
 
 
 def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Consecutive blocks that have ``PART_GAMES`` games or more together, but for the last ones."""
+    """Consecutive blocks that have ``MIN_ENCODED_GAMES`` games or more together, but for the last ones."""
     found, games = list[Block](), 0
     for block in blocks:
         found.append(block)

@@ -174,10 +174,9 @@ def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
     try:
         policy = _load_policy(archive, card)
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
-        reason = " ".join(str(error).split())
+        reason, folder = " ".join(str(error).split()), policy_folder(archive, card.policy_id)
         raise RequestError(
-            f"policy '{card.name}' is damaged: {reason}; restore {policy_folder(archive, card.policy_id)} from a copy or "
-            "train it again"
+            f"policy '{card.name}' is damaged: {reason}; restore {folder} from a copy or train it again"
         ) from error
     return card, policy
 
@@ -272,7 +271,7 @@ def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
 
 
 def _read_frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_content`` does."""
+    """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_read_file`` does."""
     content, said = _read_file(archive, card, name), card.files[name].rows
     try:
         rows = read_footer(io.BytesIO(content)).rows
@@ -307,9 +306,10 @@ def check_name_free(archive: Archive, name: str, training: str, key: str = "poli
     """Raises ``RequestError`` if a name, given as ``key``, belongs to another training."""
     taken = find_by_name(archive, name)
     if taken is not None and taken.learned["training"] != training:
+        command = archive.format_command(f"policy show {name}")
         raise RequestError(
             f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
-            f"{taken.learned['games']:,} games; {archive.format_command(f'policy show {name}')} describes it): choose another"
+            f"{taken.learned['games']:,} games; {command} describes it): choose another"
         )
 
 

@@ -205,11 +205,11 @@ def read_games(
 
 
 def write_slices(archive: Archive, run_id: str) -> int:
-    """Write files of their own for the parts of files that count, see ``ranges.select_effective_slices``; return their number.
+    """Write files of their own for the parts of files that count; return their number.
 
-    Readers then need not cut these files again, and compaction can join them with their neighbours. Any number of
-    processes may do so at once: they write the same. Raises ``FailureError`` for a damaged file, a run without a
-    record, and when the disk refuses.
+    ``ranges.select_effective_slices`` says which parts these are. Readers then need not cut these files again, and
+    compaction can join them with their neighbours. Any number of processes may do so at once: they write the same.
+    Raises ``FailureError`` for a damaged file, a run without a record, and when the disk refuses.
     """
     slices = [stored for stored in archive.list_effective_ranges(run_id) if not stored.is_file]
     if not slices:
@@ -252,12 +252,11 @@ def _sum_run_tallies(
 ) -> dict[int, Tally]:
     """The tallies of a run from those of its ranges, and from the games of those that are not ``known``."""
     counted_now = [
-        _count_range_tallies(archive, run_id, each)
-        for each in archive.list_effective_ranges(run_id).select_outside(known)
+        count_tallies(read_rows(archive, run_id, stored, "games"), archive.load_run(run_id).swapped)
+        for stored in archive.list_effective_ranges(run_id).select_outside(known)
     ]
-    return dict(
-        sorted(sum_tallies_by_key(each for tallies in (*found, *counted_now) for each in tallies.items()).items())
-    )
+    summed = sum_tallies_by_key(item for tallies in (*found, *counted_now) for item in tallies.items())
+    return dict(sorted(summed.items()))
 
 
 FileContent = tuple[PurePath, bytes]  # with its content
@@ -299,11 +298,6 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     return [tallies_from_rows(islice(rows, size)) for size in sizes]
 
 
-def _count_range_tallies(archive: Archive, run_id: str, stored: StoredRange) -> dict[int, Tally]:
-    """The tallies of a range from its games."""
-    return count_tallies(read_rows(archive, run_id, stored, "games"), archive.load_run(run_id).swapped)
-
-
 def count_tallies(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
     """The tallies by pairing of rows of the table ``games``."""
     found = {}
@@ -313,7 +307,7 @@ def count_tallies(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
 
 
 def tallies_to_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
-    """Tallies by pairing as a table by the schema ``TALLIES``, by pairing."""
+    """Tallies by pairing as a table by the schema ``TALLIES_SCHEMA``, by pairing."""
     rows = [(pairing, *_tally_to_counts(tallies[pairing])) for pairing in sorted(tallies)]
     return pl.DataFrame(rows, schema=TALLIES_SCHEMA, orient="row")
 

@@ -13,8 +13,8 @@ A name says what a file holds: FIRST-END-SUM.CHECK.parquet, or FIRST-END-SUM-EXT
 
 The first three parts are the same in every table.
 
-The units that count are the union of the units in the files, whatever the set of files: see ``select_effective_slices``. So a reader
-lists, sorts and sweeps, and writers need no order among them.
+The units that count are the union of the units in the files, whatever the set of files: see
+``select_effective_slices``. So a reader lists, sorts and sweeps, and writers need no order among them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class StoredRange(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Whether a file holds just this range; a slice of a file has no check of its own, see ``select_effective_slices``."""
+        """Whether a file holds just this range; a slice has no check of its own, see ``select_effective_slices``."""
         return bool(self.checksum)
 
     @property
@@ -263,11 +263,20 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """The units of a file of games that count."""
+    """Some units of a file of games: those that count, or those that a task is about."""
 
     file: StoredRange
     first: int
     end: int
+
+    @staticmethod
+    def whole(file: StoredRange) -> FileSlice:
+        """All units of a file."""
+        return FileSlice(file, file.first, file.end)
+
+    @property
+    def units(self) -> int:
+        return self.end - self.first
 
     @property
     def is_whole(self) -> bool:

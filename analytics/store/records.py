@@ -86,7 +86,7 @@ def encode_canonical(value: Any) -> bytes:
 
 
 def add_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored record's JSON values and their checksum: the first 16 hex digits of the SHA-256 of ``canonical``."""
+    """A stored record's JSON values and their checksum: 16 hex digits of the SHA-256 of ``encode_canonical``."""
     return {**values, CHECKSUM: hashlib.sha256(encode_canonical(values)).hexdigest()[:16]}
 
 
@@ -178,7 +178,7 @@ def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
 def encode_record(record: JsonRecord | Mapping[str, Any]) -> bytes:
     """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
-    Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load`` would refuse.
+    Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load_record`` would refuse.
     """
     values = json.loads(json.dumps(record, default=_select_fields))
     if isinstance(record, StoredRecord):

@@ -92,7 +92,7 @@ class Snapshot(Archive):
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]
     ) -> Ranges:
-        """As ``Archive.sorted_out``, once for each table: the files that were found stay the same."""
+        """As ``Archive.select_effective``, once for each table: the files that were found stay the same."""
         key = run_id, table, extents
         if key not in self._ranges:
             self._ranges[key] = super().select_effective(*key, found)

@@ -1,7 +1,7 @@
 """Stored verdicts of tests of strength (``qarena sprt``): one small JSON file for each test of a run.
 
-A verdict follows from the run's first pairs, in the order of their numbers, and from the hypotheses. ``trial`` computes
-it again from the games, and ``qarena archive verify`` compares.
+A verdict follows from the run's first pairs, in the order of their numbers, and from the hypotheses.
+``run_sequential_test`` computes it again from the games, and ``qarena archive verify`` compares.
 """
 
 from __future__ import annotations

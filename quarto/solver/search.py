@@ -134,7 +134,7 @@ def generate_children(
 def keep_unsolved_children(
     found: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Keep those of the children of ``occupied`` that must be searched, with their promise: see ``expand``."""
+    """Keep the children of ``occupied`` that must be searched, with their promise: see ``generate_children``."""
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
         board, safe, key, order = found[i]

@@ -102,7 +102,7 @@ solve_distance = to_external_kernel(_solve_distance)
 
 @inline_function
 def _write_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
-    """Write down a turn after which the opponent has position ``after``, as [4] int8: see ``turns_of``."""
+    """Write down a turn after which the opponent has position ``after``, as [4] int8: see ``solve_turns``."""
     state = (after.lanes, after.occupied, after.available, after.hand)
     value = solve_value(*state, rules, search)
     turn[0], turn[1], turn[2] = cell, gift, -value
@@ -151,7 +151,7 @@ def solve_turns(
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
 def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
-    """``value_of`` of ``B`` live positions into ``values``: four [B] arrays, ``hands`` NONE before a gift.
+    """``solve_value`` of ``B`` live positions into ``values``: four [B] arrays, ``hands`` NONE before a gift.
 
     Stops early once ``search.stopped`` is 1.
     """

@@ -206,7 +206,7 @@ PROOFS = np.array([LOST, DRAWN, WON], np.uint64)  # by value + 1
 
 
 class TablebaseIndex(NamedTuple):
-    """Values by exact key: see ``base_of``."""
+    """Values by exact key: see ``build_tablebase_index``."""
 
     words: NDArray[np.uint64]  # [W] a power of two: key << 4 | what is proven of it, in buckets; 0: free
     pieces: int  # of the largest boards in it

@@ -1,4 +1,4 @@
-"""The child's side of an isolated agent, see ``runners.hosting.limited_agents``: each request is a batch of positions."""
+"""An isolated agent in its subprocess, see ``runners.hosting.limited_agents``: each request is a batch of positions."""
 
 from __future__ import annotations
 

@@ -43,18 +43,11 @@ ROUNDING_TOLERANCE = 1e-6  # of a unit: a sum of fractions that should be whole 
 
 
 class PairRange(NamedTuple):
-    """Consecutive pairs of one pairing, to be played."""
+    """Consecutive pairs of one pairing, still to be played; ``Block`` has the games of such pairs."""
 
     pairing: int
     first_pair: int
     pairs: int
-
-
-class TimedBlock(NamedTuple):
-    """A block and the seconds that one thread took to play it."""
-
-    block: Block
-    seconds: float
 
 
 class Pace:
@@ -74,7 +67,7 @@ class Pace:
         self._lock = threading.Lock()  # of both
 
     def next_pair_count(self, pairing: int) -> int:
-        """The number of pairs to order next."""
+        """Return the number of pairs to play next."""
         return min(self._pairs.get(pairing, self.FIRST), self._most)
 
     def next_unit_count(self, pairings: int) -> int:
@@ -126,44 +119,44 @@ class BatchEngine:
 
     def play(
         self,
-        orders: Iterable[PairRange],
+        pair_ranges: Iterable[PairRange],
         threads: int,
         stop: threading.Event | None = None,
         idle: Callable[[], None] = lambda: None,
-    ) -> Iterator[TimedBlock]:
-        """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
+    ) -> Iterator[Block]:
+        """Play ``pair_ranges`` on ``threads`` threads and yield the blocks as they are finished, in any order.
 
-        An order is taken from the iterable when a thread is about to be free. So the caller may decide late what to
-        play next. Once ``stop`` is set, no order is begun, and of those in progress only what is finished soon is
+        A range is taken from the iterable when a thread is about to be free. So the caller may decide late what to
+        play next. Once ``stop`` is set, no range is begun, and of those in progress only what is finished soon is
         yielded. ``idle`` is called while no block is finished. Raises ``StuckError``.
         """
         abandoned = threading.Event()
 
-        def play_one(order: PairRange, stopping: StopSignal) -> TimedBlock | None:
+        def play_one(pair_range: PairRange, stopping: StopSignal) -> Block | None:
             cut = StopDeadline(stopping, GRACE_SECONDS)
-            return self.play_block(order, lambda: abandoned.is_set() or cut())
+            return self.play_block(pair_range, lambda: abandoned.is_set() or cut())
 
         try:
-            for block in THREADS.map(play_one, orders, threads, stop or threading.Event(), idle):
+            for block in THREADS.map(play_one, pair_ranges, threads, stop or threading.Event(), idle):
                 if block is not None:
                     yield block
         finally:
             abandoned.set()  # nobody takes the blocks in progress any more
 
     @overload
-    def play_block(self, order: PairRange) -> TimedBlock: ...
+    def play_block(self, pair_range: PairRange) -> Block: ...
 
     @overload
-    def play_block(self, order: PairRange, cut: Callable[[], bool]) -> TimedBlock | None: ...
+    def play_block(self, pair_range: PairRange, cut: Callable[[], bool]) -> Block | None: ...
 
-    def play_block(self, order: PairRange, cut: Callable[[], bool] | None = None) -> TimedBlock | None:
-        """Play the games of each pair of ``order`` in the calling thread; None if ``cut()`` became true meanwhile.
+    def play_block(self, pair_range: PairRange, cut: Callable[[], bool] | None = None) -> Block | None:
+        """Play the games of each pair of ``pair_range`` in the calling thread; None if ``cut()`` became true meanwhile.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
-        self.check_forfeits(self.pairings[order.pairing])
+        self.check_forfeits(self.pairings[pair_range.pairing])
         started, games, evaluations = time.perf_counter(), list[Games](), list[Evaluations]()
-        for part in self._split_by_memory(order):
+        for part in self._split_by_memory(pair_range):
             size = (1 + self.swapped) * part.pairs
             reported = Evaluations.blank(CELLS + 1, size) if self.collects_evaluations else None
             if not self._play_pairs(part, found := Games.zeros(size), reported, cut):
@@ -171,8 +164,8 @@ class BatchEngine:
             games.append(found)
             evaluations += [] if reported is None else [reported]
         columns = concat_games(games), self.swapped, concat_games(evaluations) if evaluations else None
-        block = Block(order.pairing, order.first_pair, self.opening_plies, *columns)
-        return TimedBlock(block, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return Block(pair_range.pairing, pair_range.first_pair, self.opening_plies, *columns, seconds)
 
     def compute_openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
         """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
@@ -180,11 +173,11 @@ class BatchEngine:
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
 
-    def play_half(self, order: PairRange, game: int, games: Games) -> None:
-        """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
-        leg = self._build_half(order, game, self.compute_openings(order.first_pair, order.pairs), games)
-        if not leg.play_in_kernel():
-            for _ in self._play_turns([leg]):
+    def play_half(self, pair_range: PairRange, game: int, games: Games) -> None:
+        """Play game 0 or 1 of each pair of ``pair_range`` into its columns of ``games``, in the calling thread."""
+        half = self._build_half(pair_range, game, self.compute_openings(pair_range.first_pair, pair_range.pairs), games)
+        if not half.play_in_kernel():
+            for _ in self._play_turns([half]):
                 pass
         write_outcomes(games, game, 1 + self.swapped)
 
@@ -224,78 +217,78 @@ class BatchEngine:
         for agent, own in zip(self.guarded_agents, taken, strict=True):
             agent.add_misbehaviour(own)
 
-    def _split_by_memory(self, order: PairRange) -> Iterator[PairRange]:
-        """``order``, split where the memory of its players for all its games at once would exceed ``GAME_MEMORY_BYTES``."""
-        words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[order.pairing])
-        most = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else order.pairs
-        end = order.first_pair + order.pairs
-        for first in range(order.first_pair, end, most):
-            yield PairRange(order.pairing, first, min(most, end - first))
+    def _split_by_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
+        """Split it where its players' memory of all its games at once would exceed ``GAME_MEMORY_BYTES``."""
+        words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[pair_range.pairing])
+        most = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else pair_range.pairs
+        end = pair_range.first_pair + pair_range.pairs
+        for first in range(pair_range.first_pair, end, most):
+            yield PairRange(pair_range.pairing, first, min(most, end - first))
 
     def _play_pairs(
-        self, order: PairRange, games: Games, evaluations: Evaluations | None, cut: Callable[[], bool] | None
+        self, pair_range: PairRange, games: Games, evaluations: Evaluations | None, cut: Callable[[], bool] | None
     ) -> bool:
-        """Play all pairs of ``order`` at once; false if that was cut."""
-        openings = self.compute_openings(order.first_pair, order.pairs)
-        legs = [self._build_half(order, game, openings, games) for game in range(1 + self.swapped)]
-        for leg in legs:
-            leg.evaluations = evaluations
-        legs = [leg for leg in legs if not leg.play_in_kernel()]
-        for _ in self._play_turns(legs):
+        """Play all pairs of ``pair_range`` at once; false if that was cut."""
+        openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
+        halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
+        for half in halves:
+            half.evaluations = evaluations
+        halves = [half for half in halves if not half.play_in_kernel()]
+        for _ in self._play_turns(halves):
             if cut is not None and cut():
                 return False
         for game in range(1 + self.swapped):
             write_outcomes(games, game, 1 + self.swapped)
-        self._count_forfeits(order, games)
-        self._count_illegal_turns(order, games)
+        self._count_forfeits(pair_range, games)
+        self._count_illegal_turns(pair_range, games)
         return True
 
-    def _play_turns(self, legs: Sequence[BlockHalf]) -> Iterator[None]:
-        """Play legs to their ends with the interpreter between the turns; yields after each turn.
+    def _play_turns(self, halves: Sequence[BlockHalf]) -> Iterator[None]:
+        """Play halves to their ends with the interpreter between the turns; yield after each turn.
 
         Both games of a pair are played at once. If players remember, one is played after the other: a player has
-        memory for the games of one leg.
+        memory for the games of one half.
         """
-        remembering = any(leg.has_memory for leg in legs)
-        for together in [[leg] for leg in legs] if remembering else [legs]:
-            for leg in together:
-                leg.state = self._get_lockstep(leg.size, leg.numbers.game)
-                leg.set_up()
+        remembering = any(half.has_memory for half in halves)
+        for together in [[half] for half in halves] if remembering else [halves]:
+            for half in together:
+                half.state = self._get_lockstep(half.size, half.numbers.game)
+                half.set_up()
             for turn in range(self.opening_plies + self.rules.mover_chooses, CELLS + 1):
-                for leg in together:
-                    if leg.size:
+                for half in together:
+                    if half.size:
                         with self._counting:
-                            self.turns += leg.size
-                        leg.play_turn(turn)
+                            self.turns += half.size
+                        half.play_turn(turn)
                         yield
 
-    def _build_half(self, order: PairRange, game: int, openings: NDArray[np.int8], games: Games) -> BlockHalf:
-        """Game 0 or 1 of each pair, to be played."""
-        zero, one = self.pairings[order.pairing][:: -1 if game else 1]
+    def _build_half(self, pair_range: PairRange, game: int, openings: NDArray[np.int8], games: Games) -> BlockHalf:
+        """Return the half that has game 0 or 1 of each pair, to be played."""
+        zero, one = self.pairings[pair_range.pairing][:: -1 if game else 1]
         players = self.get_player(zero), self.get_player(one, copy=int(zero == one))
         seats = self.guarded_agents[zero], self.guarded_agents[one]
-        numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
-        state = self._get_lockstep(order.pairs)  # of either game: kernels play one after the other
-        return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, order.pairs)
+        numbers = GameNumbers(self.run, pair_range.pairing, pair_range.first_pair, game, 1 + self.swapped)
+        state = self._get_lockstep(pair_range.pairs)  # of either game: kernels play one after the other
+        size = pair_range.pairs
+        return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, size)
 
-    def _count_forfeits(self, order: PairRange, games: Games) -> None:
-        """Count the games of the agents of ``order``, and those that each has forfeited."""
+    def _count_forfeits(self, pair_range: PairRange, games: Games) -> None:
+        """Count the games of both agents, and those that each has forfeited."""
         total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
         by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
-        first, second = self.pairings[order.pairing]
+        first, second = self.pairings[pair_range.pairing]
         self.guarded_agents[first].count_games(total, by_first)
         self.guarded_agents[second].count_games(total * (first != second), len(forfeited) - by_first)
 
-    def _count_illegal_turns(self, order: PairRange, games: Games) -> None:
-        """Count the games of ``order`` that were forfeited by illegal turns, and have each agent's first described."""
+    def _count_illegal_turns(self, pair_range: PairRange, games: Games) -> None:
+        """Count the games that were forfeited by illegal turns, and have each agent's first one described."""
         for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
             pair, game = divmod(column, 1 + self.swapped)
-            loser = self.pairings[order.pairing][(1 - int(games.winner[column])) ^ game]
+            loser = self.pairings[pair_range.pairing][(1 - int(games.winner[column])) ^ game]
             self.guarded_agents[loser].count_illegal_turn()
-            if self.guarded_agents[
-                loser
-            ].illegal_turn_unreported:  # a kernel has played it: turn by turn it shows which turn it was
-                one = PairRange(order.pairing, order.first_pair + pair, 1)
+            if self.guarded_agents[loser].illegal_turn_unreported:
+                # A kernel has played it: turn by turn it shows which turn it was.
+                one = PairRange(pair_range.pairing, pair_range.first_pair + pair, 1)
                 own = Games.zeros(1 + self.swapped)
                 for _ in self._play_turns([self._build_half(one, game, self.compute_openings(one.first_pair, 1), own)]):
                     pass
@@ -312,7 +305,7 @@ class BatchEngine:
 
 @dataclass
 class BlockHalf:
-    """One leg of a block: game 0, or game 1, of each of its pairs, in lockstep."""
+    """One half of a block: game 0, or game 1, of each of its pairs, in lockstep."""
 
     rules: Rules
     opening: int  # imposed plies

@@ -1,6 +1,7 @@
 """Carrying out a request: what is missing is mapped over an executor, and what is there then is the result.
 
-A task plays a part, a range of units, writes its files, and says how far it came. That is all that goes back and forth.
+A task plays a chunk, which is a range of units, writes its files, and says how far it came. Nothing else goes back and
+forth.
 """
 
 from __future__ import annotations
@@ -32,12 +33,11 @@ from runners.arena.storage import ArchiveOptions
 from runners.hosting.guarded_agent import Misbehaviour
 
 MANY_FILES_TO_COMPACT = 8  # of a run: then it is looked whether small ones become larger ones
-MIN_CHUNK_SECONDS = 1.0  # of work in a part, if there is so much
+MIN_CHUNK_SECONDS = 1.0  # of work in a chunk, if there is so much
 WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
 LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # that the listings of a store may be old; between two of them
-PATIENCE_SHARE = (
-    0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
-)
+# Of the time that a chunk may take: before that is over, loading what is needed looks like slow turns.
+PATIENCE_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RunOutcome:
 def execute_request(
     request: RunRequest, command: str, stop: threading.Event, progress: Progress | None = None
 ) -> RunOutcome:
-    """``prepare`` and ``carry_out``."""
+    """``prepare_experiment`` and ``execute_experiment``."""
     return execute_experiment(prepare_experiment(request), command, stop, progress)
 
 
@@ -112,12 +112,11 @@ def _play_missing_units(
     Raises what tasks raise; what is finished by then is written.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
-    task, shown = build_task(experiment), _ProgressReporter(progress)
+    task, shown = PlayTask.from_experiment(experiment), _ProgressReporter(progress)
     here = task.build_once("player", lambda: ChunkPlayer(experiment))  # it plays, if tasks run in this process
     most, seconds = request.storage.most_units_per_file(line.games_a_pair), request.storage.shard_seconds
-    split = ChunkQueue(
-        left, line.count_units(request.games), most, request.executor.count_workers(request.threads), seconds
-    )
+    workers = request.executor.count_workers(request.threads)
+    queue = ChunkQueue(left, line.count_units(request.games), most, workers, seconds)
     shown.start(line.count_games(left))
 
     def idle() -> None:
@@ -125,11 +124,11 @@ def _play_missing_units(
         shown.report_games(here.games, experiment.engine.turns)
 
     try:
-        for found in request.executor.map(task, split, request.threads, stop, idle):
-            split.put_back_rest(found.chunk, found.reached, found.seconds)
-            if found.misbehaviour:
-                experiment.engine.add_misbehaviour(found.misbehaviour)
-            written += found.written
+        for result in request.executor.map(task, queue, request.threads, stop, idle):
+            queue.put_back_rest(result)
+            if result.misbehaviour:
+                experiment.engine.add_misbehaviour(result.misbehaviour)
+            written += result.written
             shown.report_games(line.count_games(written))
     except KeyboardInterrupt:  # nothing more is to be written
         raise
@@ -185,13 +184,13 @@ def _find_unlisted(archive: Archive, run_id: str, written: Sequence[Range]) -> l
 
 
 class ChunkQueue:
-    """The parts of what a run lacks, each of which becomes one file; the first units come first.
+    """Yields what a run lacks in chunks, each of which becomes one file; the first units come first.
 
-    Its end is not final: a task that finds that its part takes too long plays its beginning and gives back the rest.
+    Its end is not final: a task that finds that its chunk takes too long plays its beginning and gives back the rest.
     """
 
     def __init__(self, missing: Iterable[Range], total: int, most: int, workers: int, seconds: float) -> None:
-        """``most``: units in a part; ``seconds``: that a part takes at most."""
+        """``most``: units in a chunk; ``seconds``: that a chunk takes at most."""
         self._left = [*missing]
         heapq.heapify(self._left)
         self._total, self._most, self._workers, self._seconds = total, most, workers, seconds
@@ -205,31 +204,28 @@ class ChunkQueue:
         if not self._left:
             raise StopIteration
         first, end = self._left[0]
-        part = next(split_into_files(first, end, self._total, self._compute_chunk_size()))
-        if part[1] < end:
-            heapq.heapreplace(self._left, (part[1], end))
+        chunk = next(split_into_files(first, end, self._total, self._compute_chunk_size()))
+        if chunk[1] < end:
+            heapq.heapreplace(self._left, (chunk[1], end))
         else:
             heapq.heappop(self._left)
-        return part
+        return chunk
 
-    def put_back_rest(self, part: Range, reached: int, seconds: float) -> None:
-        """Take back what is left of a part that was played up to before ``reached`` in so many seconds."""
-        if reached > part[0]:
-            self._a_unit = max(seconds / (reached - part[0]), 1e-9)
-        if reached < part[1]:
-            heapq.heappush(self._left, (reached, part[1]))
+    def put_back_rest(self, result: ChunkResult) -> None:
+        """Requeue the unplayed rest of a chunk, and update the pace."""
+        (first, end), reached = result.chunk, result.reached
+        if reached > first:
+            self._a_unit = max(result.seconds / (reached - first), 1e-9)
+        if reached < end:
+            heapq.heappush(self._left, (reached, end))
 
     def _compute_chunk_size(self) -> int:
-        """The units in the next part: small enough for all to have work, and for the time that it may take."""
+        """Return the units of the next chunk: few enough for all workers to have some, and for its time."""
         if self._a_unit is None:
             return min(self._most, 1 << (self._share - 1).bit_length())
         share = self._count_units() // (2 * self._workers)  # so that the last ones end at about one time
-        return max(
-            1,
-            min(
-                self._most, units_within(self._seconds, self._a_unit), max(share, int(MIN_CHUNK_SECONDS / self._a_unit))
-            ),
-        )
+        least = int(MIN_CHUNK_SECONDS / self._a_unit)
+        return max(1, min(self._most, units_within(self._seconds, self._a_unit), max(share, least)))
 
     def _count_units(self) -> int:
         return sum(end - first for first, end in self._left)
@@ -241,21 +237,19 @@ def units_within(seconds: float, a_unit: float) -> int:
 
 
 def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
-    """The pairs of each pairing in a range of units, in blocks of at most ``MAX_PAIRS``."""
-    every = (
-        range(line.pairings) if end - first >= line.pairings else sorted({u % line.pairings for u in range(first, end)})
-    )
-    for pairing in every:
+    """Yield the pairs of each pairing in a range of units, at most ``MAX_BLOCK_PAIRS`` at a time."""
+    has_all = end - first >= line.pairings
+    for pairing in range(line.pairings) if has_all else sorted({unit % line.pairings for unit in range(first, end)}):
         pair, end_pair = line.pair_range(pairing, first, end)
         for start in range(pair, end_pair, MAX_BLOCK_PAIRS):
             yield PairRange(pairing, start, min(MAX_BLOCK_PAIRS, end_pair - start))
 
 
 class ChunkResult(NamedTuple):
-    """What came of a part."""
+    """What a task did of its chunk."""
 
     chunk: Range
-    reached: int  # the unit before which all units of the part were played
+    reached: int  # the unit before which all units of the chunk were played
     written: tuple[Range, ...]
     seconds: float  # playing and writing
     misbehaviour: tuple[Misbehaviour, ...] = ()  # of each agent, in another process
@@ -263,7 +257,7 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayTask(Task):
-    """Plays parts of a run and writes them to the archive itself: ranges of units, (first, end)."""
+    """Plays chunks of a run, ranges (first, end) of units, and writes them to the archive itself."""
 
     run: Mapping[str, Any]  # as ``RunSpec.to_dict`` describes it
     games: int  # of each pairing
@@ -274,8 +268,23 @@ class PlayTask(Task):
     keep_going: bool
     evaluations: bool = False
 
-    def __call__(self, part: Range, stop: StopSignal) -> ChunkResult:
-        return self.chunk_player.play(part, stop)
+    @classmethod
+    def from_experiment(cls, experiment: Experiment) -> PlayTask:
+        """Return the task that plays chunks of an experiment."""
+        request, storage = experiment.request, experiment.request.storage
+        return cls(
+            run=request.spec.to_dict(),
+            games=request.games,
+            root=str(storage.root),
+            shard_games=storage.shard_games,
+            shard_seconds=storage.shard_seconds,
+            fingerprint=experiment.code["fingerprint"],
+            keep_going=request.keep_going,
+            evaluations=storage.evaluations,
+        )
+
+    def __call__(self, chunk: Range, stop: StopSignal) -> ChunkResult:
+        return self.chunk_player.play(chunk, stop)
 
     @property
     def chunk_player(self) -> ChunkPlayer:
@@ -309,32 +318,15 @@ class PlayTask(Task):
         return Experiment(request, build_engine(run, agents, self.keep_going, self.evaluations), archive, code)
 
 
-def build_task(experiment: Experiment) -> PlayTask:
-    """The task that plays parts of an experiment."""
-    request, storage = experiment.request, experiment.request.storage
-    return PlayTask(
-        run=request.spec.to_dict(),
-        games=request.games,
-        root=str(storage.root),
-        shard_games=storage.shard_games,
-        shard_seconds=storage.shard_seconds,
-        fingerprint=experiment.code["fingerprint"],
-        keep_going=request.keep_going,
-        evaluations=storage.evaluations,
-    )
-
-
 @dataclass
 class ChunkPlayer:
-    """Plays parts of an experiment in this process, on any number of threads."""
+    """Plays chunks of an experiment in this process, on any number of threads."""
 
     experiment: Experiment
     remote: bool = False  # not where the run was asked for
     games: int = 0  # played so far
     pace: Pace = field(default_factory=Pace)
-    writers: dict[RangeWriter, StopDeadline] = field(
-        default_factory=dict
-    )  # of the parts in progress; whether one is overdue
+    writers: dict[RangeWriter, StopDeadline] = field(default_factory=dict)  # of chunks in progress; is one overdue?
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -345,39 +337,39 @@ class ChunkPlayer:
         """Write what is finished, although a turn takes long or never ends."""
         while True:
             time.sleep(WATCH_SECONDS)
-            with suppress(ArenaError):  # which the part itself raises once it ends
+            with suppress(ArenaError):  # which the chunk itself raises once it ends
                 self.write_if_due()
                 self.close(only_late=True)
 
-    def play(self, part: Range, stop: StopSignal) -> ChunkResult:
-        """Play a part and write it; less of it once it is to stop, or if all would take too long."""
+    def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
+        """Play a chunk and write it; less of it once it is to stop, or if all would take too long."""
         total = self.experiment.unit_line.count_units(self.experiment.request.games)
-        started, writer = time.perf_counter(), RangeWriter(self.experiment, part[0], total)
+        started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total)
         with self.lock:
             self.writers[writer] = StopDeadline(stop, GRACE_SECONDS + WATCH_SECONDS)
         try:
             with writer:
-                reached = self._play_in_steps(part, stop, writer)
+                reached = self._play_in_steps(chunk, stop, writer)
         finally:
             with self.lock:
                 del self.writers[writer]
         engine = self.experiment.engine
         misbehaviour = tuple(engine.take_misbehaviour()) if self.remote else ()
-        return ChunkResult(part, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
+        return ChunkResult(chunk, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
-    def _play_in_steps(self, part: Range, stop: StopSignal, writer: RangeWriter) -> int:
-        """Play a part, as many units at a time as the pace allows; returns the unit before which it ended."""
+    def _play_in_steps(self, chunk: Range, stop: StopSignal, writer: RangeWriter) -> int:
+        """Play a chunk, as many units at a time as the pace allows; return the unit before which it ended."""
         line, seconds = self.experiment.unit_line, self.experiment.request.storage.shard_seconds
-        (first, end), cut, begun = part, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
+        (first, end), cut, begun = chunk, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
         reached = first
         while reached < end and not stop.is_set():
-            chunk = reached, min(end, reached + self.pace.next_unit_count(line.pairings))
+            step = reached, min(end, reached + self.pace.next_unit_count(line.pairings))
             started = time.perf_counter()
-            if not self._play_units(chunk, cut, writer):
+            if not self._play_units(step, cut, writer):
                 break
-            reached = chunk[1]
+            reached = step[1]
             now = time.perf_counter()
-            a_unit = (now - started) / (chunk[1] - chunk[0])
+            a_unit = (now - started) / (step[1] - step[0])
             if now - begun > PATIENCE_SHARE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
                 units = units_within(seconds, a_unit)
                 while units < reached - first:  # the least that makes one file
@@ -385,17 +377,17 @@ class ChunkPlayer:
                 end = min(end, first + units)
         return reached
 
-    def _play_units(self, chunk: Range, cut: Callable[[], bool], writer: RangeWriter) -> bool:
+    def _play_units(self, units: Range, cut: Callable[[], bool], writer: RangeWriter) -> bool:
         """Play a few units, all their games or none; false if that was cut."""
         blocks, games = [], 0
-        for order in list_pair_ranges(self.experiment.unit_line, *chunk):
-            played = self.experiment.engine.play_block(order, cut)
-            if played is None:
+        for pair_range in list_pair_ranges(self.experiment.unit_line, *units):
+            block = self.experiment.engine.play_block(pair_range, cut)
+            if block is None:
                 return False
-            self.pace.update(order.pairing, order.pairs, played.seconds)
-            blocks.append(played.block)
-            games += len(played.block.games.plies)
-        writer.add(chunk[1], blocks)
+            self.pace.update(pair_range.pairing, pair_range.pairs, block.seconds)
+            blocks.append(block)
+            games += len(block.games.plies)
+        writer.add(units[1], blocks)
         with self.lock:
             self.games += games
         return True
@@ -408,7 +400,7 @@ class ChunkPlayer:
             writer.write_if_due()
 
     def close(self, only_late: bool = False) -> list[Range]:
-        """Write all that is finished of parts that nobody waits for; returns what was written of these.
+        """Write all that is finished of chunks that nobody waits for; return what was written of these.
 
         ``only_late``: of those that should have ended, as they were asked to.
         """

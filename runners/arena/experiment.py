@@ -63,7 +63,7 @@ class Experiment:
         if not (self.request.storage.evaluations and self.request.spec.is_repeatable):
             return []
         from analytics.tables.derived.definitions import EVALUATIONS_TABLE
-        from analytics.tables.derived.range_table import group_partial_files, list_missing_chunks, list_missing_ranges
+        from analytics.tables.derived.range_table import group_partial_files, list_missing_ranges, list_missing_slices
 
         end, most = (
             self.unit_line.count_units(games),
@@ -71,8 +71,8 @@ class Experiment:
         )
         lacks = list_missing_ranges(self.archive, self.run_id, EVALUATIONS_TABLE, "".__eq__)
         made = group_partial_files(self.archive, self.run_id, EVALUATIONS_TABLE, lacks)
-        parts = (list_missing_chunks(self.run_id, *each, most) for each in zip(lacks, made, strict=True))
-        return [(part.first, part.end) for each in parts for part in each if part.games.first < end]
+        parts = (list_missing_slices(*each, most) for each in zip(lacks, made, strict=True))
+        return [(part.first, part.end) for each in parts for part in each if part.file.first < end]
 
     def count_missing_games(self, games: int) -> int:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""

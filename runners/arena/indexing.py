@@ -11,14 +11,9 @@ from pathlib import PurePath
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
 from analytics.store.files.local_files import find_backend
-from analytics.tables.derived.definitions import (
-    INDEX_TABLES,
-    IndexChunk,
-    IndexSummary,
-    list_index_chunks,
-)
-from analytics.tables.derived.definitions import index_chunk as index_part
-from analytics.tables.derived.range_table import record_derived_units
+from analytics.tables.derived.definitions import INDEX_TABLES
+from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, list_index_chunks
+from analytics.tables.derived.range_table import Chunk, record_derived_units
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_sums
 from runners.arena.executors.base import THREADS, Executor, StopSignal, Task, available_cores
@@ -31,8 +26,8 @@ class IndexTask(Task):
 
     root: str
 
-    def __call__(self, part: IndexChunk, stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
-        return index_part(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), part)
+    def __call__(self, chunk: Chunk[IndexExtent], stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
+        return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), chunk)
 
 
 def update_index(
@@ -47,16 +42,16 @@ def update_index(
 
     Returns what was indexed, and how many files were made of smaller ones.
     """
-    parts, stop, cores = (
+    chunks, stop, cores = (
         list_index_chunks(archive, runs, end_ply),
         stop or threading.Event(),
         threads or available_cores(),
     )
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     total, added_up = IndexSummary(), 0
-    with show_progress_bar("indexing", "games", wanted=bool(parts)) as bar:
-        bar.start(sum(part.games.units * games_a_pair[part.run_id] for part in parts))
-        for done in executor.map(IndexTask(str(archive.root)), parts, cores, stop):
+    with show_progress_bar("indexing", "games", wanted=bool(chunks)) as bar:
+        bar.start(sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks))
+        for done in executor.map(IndexTask(str(archive.root)), chunks, cores, stop):
             total = total.add(done)
             bar.advance(done.games)
 

@@ -94,7 +94,7 @@ def replay_run(
     with silence_forfeit_log():
         for stored in ranges:
             sums = _replay_range(engine, line, stored, pace, threads, stop, progress)
-            games = line.games_a_pair * sum(order.pairs for order in sums)
+            games = line.games_a_pair * sum(pair_range.pairs for pair_range in sums)
             is_whole = games == line.count_games([stored[:2]])
             if not is_whole or sum(sums.values()) % MODULUS != stored.fingerprint:
                 difference = _find_first_difference(archive, run_id, engine, stored, sums)
@@ -120,8 +120,8 @@ def _replay_range(
         if progress:
             progress.report_turns(engine.turns)
 
-    for block, seconds in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
-        pace.update(block.pairing, block.pairs, seconds)
+    for block in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
+        pace.update(block.pairing, block.pairs, block.seconds)
         sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
             part.fingerprint for part in concat_blocks([block])
         )
@@ -145,17 +145,19 @@ def _find_first_difference(
 ) -> GameDifference | None:
     """Return the first game of a range that differs, among blocks that were played, given their fingerprints."""
     games = read_games(archive, run_id, stored)
-    differing = [order for order in sorted(sums) if _select_games(games, order).fingerprint != sums[order]]
-    return next(filter(None, (find_difference(games, engine, order) for order in differing)), None)
+    differing = [
+        pair_range for pair_range in sorted(sums) if _select_games(games, pair_range).fingerprint != sums[pair_range]
+    ]
+    return next(filter(None, (find_difference(games, engine, pair_range) for pair_range in differing)), None)
 
 
 # One block.
 
 
-def find_difference(stored: RangeGames, engine: BatchEngine, order: PairRange) -> GameDifference | None:
+def find_difference(stored: RangeGames, engine: BatchEngine, pair_range: PairRange) -> GameDifference | None:
     """Play a block of pairs again and return its first game that differs from ``stored``; None if none does."""
-    games = _select_games(stored, order)
-    (played,) = concat_blocks([engine.play_block(order).block])
+    games = _select_games(stored, pair_range)
+    (played,) = concat_blocks([engine.play_block(pair_range)])
     plies = _find_differing_plies(games, played)
     for index in np.flatnonzero(plies >= 0)[:1].tolist():
         texts = _format_game(games, index), _format_game(played, index)
@@ -163,9 +165,9 @@ def find_difference(stored: RangeGames, engine: BatchEngine, order: PairRange) -
     return None
 
 
-def _select_games(stored: RangeGames, order: PairRange) -> RangeGames:
+def _select_games(stored: RangeGames, pair_range: PairRange) -> RangeGames:
     """Return the games of consecutive pairs of one pairing, which have neighbouring ids."""
-    ids = game_ids(*order, swapped=True)
+    ids = game_ids(*pair_range, swapped=True)
     low, high = np.searchsorted(stored.game_id, [ids[0], ids[-1] + 1]).tolist()
     return stored.select_contiguous(slice(low, high))
 
@@ -209,7 +211,7 @@ def replay_sample(
     """Play a sample of a run's games again, see ``select_sample``, up to the first game that differs.
 
     It ends after ``SAMPLE_SECONDS``, once it has a unit of each pairing. If the agents are so slow that this takes
-    ``MOST_SECONDS``, a unit of each agent is enough.
+    ``MAX_SAMPLE_SECONDS``, a unit of each agent is enough.
 
     Raises:
         FailureError: A file of the run is damaged.
@@ -224,9 +226,9 @@ def replay_sample(
             seconds, has_each = clock() - started, number >= line.pairings
             if (seconds > SAMPLE_SECONDS and has_each) or (seconds > MAX_SAMPLE_SECONDS and number >= needed):
                 return Replay(number * line.games_a_pair, len(pairings))
-            order = PairRange(unit % line.pairings, unit // line.pairings, 1)
-            pairings.add(order.pairing)
-            difference = find_difference(games_by_file[unit], engine, order)
+            pair_range = PairRange(unit % line.pairings, unit // line.pairings, 1)
+            pairings.add(pair_range.pairing)
+            difference = find_difference(games_by_file[unit], engine, pair_range)
             if difference:
                 return Replay((number + 1) * line.games_a_pair, len(pairings), difference)
     return Replay(len(units) * line.games_a_pair, len(pairings))

@@ -40,7 +40,7 @@ OPTIONAL_HINT = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
 HUMAN_TARGET = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
 AGENT_METHODS = ("play", "choose", "build_player")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
-AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # ``as_mapping``
+AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # of ``to_record``
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class AgentSpec:
         """The parameter by which its constructor takes a policy; None: it takes none. Raises as ``build`` does."""
         self.check_is_trusted()
         named = next((each for each in POLICY_PARAMETERS if each in self.params), None)
-        return named if named and self._has_parameter(named) else None
+        return named if named and named in inspect.signature(self._load_class()).parameters else None
 
     @property
     def runs_programs(self) -> bool:
@@ -125,9 +125,6 @@ class AgentSpec:
         self.check_is_trusted()
         known: Any = self._load_agent_class()  # a class says it as an agent does
         return list_choosers(known)
-
-    def _has_parameter(self, parameter: str) -> bool:
-        return parameter in inspect.signature(self._load_class()).parameters
 
     def _load_class(self) -> type[Any]:
         return _import_class(f"agent '{self.label}'", self.target, self.trusted)
@@ -171,12 +168,12 @@ class AgentSpec:
 
     @property
     def id_fields(self) -> dict[str, Any]:
-        """``as_mapping`` wherever its folders lie: the same agent in another place is the same agent."""
+        """``to_record`` wherever its folders lie: the same agent in another place is the same agent."""
         return {**self.to_record(), "params": shorten_paths(self.params, self.paths)}
 
     @staticmethod
     def from_record(mapping: Any, trusted: bool = False) -> AgentSpec:
-        """Return the agent that ``as_mapping`` described, without its policy.
+        """Return the agent that ``to_record`` described, without its policy.
 
         The mapping may come from data. Raises ``RequestError`` if it does not describe an agent.
         """
@@ -359,7 +356,7 @@ def _call_constructor(what: str, found: type[Any], params: Mapping[str, Any], ot
 
 
 def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is simple: see ``SIMPLE_TYPES``."""
+    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is one of ``SIMPLE_TYPES``."""
     hint = parameter.annotation
     text = OPTIONAL_HINT.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
     types = [each.strip() for each in text.split("|")]
@@ -375,7 +372,7 @@ def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
 
 
 def _import_class(what: str, identity: str, trusted: bool) -> type[Any]:
-    """The class with an identity: the only way from a text to a class. Raises ``RequestError``, see ``made_of``."""
+    """Import the class of an identity: the only way from a text to a class. Raises as ``build_from_settings`` does."""
     if not trusted:
         check_no_third_party_code(what, third_party_classes([identity]))
     target = to_class_path(identity)

@@ -88,8 +88,8 @@ def _play_missing_pairs(prepared: SprtExperiment, trial: SequentialTest, stop: t
     source = takewhile(lambda _: not (stop.is_set() or trial.ended), _list_pair_ranges(gaps, most, pace))
     reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
     with RangeWriter(experiment, reached) as writer:
-        for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.write_if_due):
-            pace.update(block.pairing, block.pairs, seconds)
+        for block in experiment.engine.play(source, experiment.request.threads, stop, writer.write_if_due):
+            pace.update(block.pairing, block.pairs, block.seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
             trial.add_outcomes(outcomes.select_after(trial.pairs))

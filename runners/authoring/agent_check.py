@@ -233,7 +233,7 @@ def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list
     """The games of each pairing, all at once."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
-        blocks.append(engine.play_block(PairRange(pairing, 0, pairs)).block)
+        blocks.append(engine.play_block(PairRange(pairing, 0, pairs)))
         bar.advance(2 * pairs)
     return blocks
 
@@ -244,7 +244,7 @@ def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> lis
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
         parts = list[Games]()
         for pair in reversed(range(pairs)):
-            parts.insert(0, engine.play_block(PairRange(pairing, pair, 1)).block.games)
+            parts.insert(0, engine.play_block(PairRange(pairing, pair, 1)).games)
             bar.advance(2)
         blocks.append(Block(pairing, 0, 0, concat_games(parts)))
     return blocks
@@ -341,9 +341,9 @@ def _measure_speed(spec: RunSpec) -> CheckResult:
     engine = build_engine(spec)
     engine.play_block(PairRange(SELF_PAIRING, first, pairs))  # what is compiled or loaded at the first turn is no speed
     while seconds < TIMED_SECONDS:
-        played = engine.play_block(PairRange(SELF_PAIRING, first, pairs))
-        seconds += played.seconds
-        turns += int(played.block.games.plies.sum()) + len(played.block.games.plies)
+        block = engine.play_block(PairRange(SELF_PAIRING, first, pairs))
+        seconds += block.seconds
+        turns += int(block.games.plies.sum()) + len(block.games.plies)
         first, pairs = first + pairs, min(2 * pairs, 8192)
     return CheckResult("speed", True, f"{format_pace(turns, seconds)} turns a second on one thread, alone with itself")
 

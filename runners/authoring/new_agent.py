@@ -21,6 +21,7 @@ INTERFACES = {
 }
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 TEMPLATE_FOLDER = Path(str(templates.__file__)).parent
+TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template")  # in the yaml without the interface
 
 
 def create_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
@@ -48,9 +49,8 @@ def create_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
         (folder / "agent").mkdir(parents=True, exist_ok=True)
         for path, (template, _) in files.items():
             text = (TEMPLATE_FOLDER / template).read_text(encoding="utf-8")
-            path.write_text(
-                text.replace("Template", format_class_name(name)).replace("template", name), encoding="utf-8"
-            )
+            text = TEMPLATE_CLASS.sub(format_class_name(name), text).replace("template", name)
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise FailureError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return {path: what for path, (_, what) in files.items()}

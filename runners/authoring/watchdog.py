@@ -84,9 +84,9 @@ class Watchdog:
         if self._notes:
             self._notes -= 1
             self.print_to_screen(
-                f"after {SLOW_SECONDS:g} seconds the agent has not answered in {_describe_positions(batch)}; it goes on until "
-                f"{self.seconds:g} seconds are over (--seconds). In a run, turn_seconds=1 lets such a turn forfeit its "
-                f"game{'' if self._notes else '. More such turns are not noted'}"
+                f"after {SLOW_SECONDS:g} seconds the agent has not answered in {_describe_positions(batch)}; it goes "
+                f"on until {self.seconds:g} seconds are over (--seconds). In a run, turn_seconds=1 lets such a turn "
+                f"forfeit its game{'' if self._notes else '. More such turns are not noted'}"
             )
 
     def _interrupt(self) -> None:

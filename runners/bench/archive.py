@@ -13,7 +13,7 @@ from analytics import open_archive
 from analytics.questions.cookbook import read_query
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.store.archive import Archive
-from analytics.tables.derived.definitions import list_index_chunks
+from analytics.tables.derived.indexing import list_index_chunks
 from quarto.errors import FailureError
 from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.arena.indexing import update_index

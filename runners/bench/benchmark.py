@@ -141,7 +141,7 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, pla
     All on one thread and on all cores.
     """
     engine, cores = build_engine(spec), available_cores()
-    blocks = [played.block for played in engine.play(_split_pairs(SHARD_GAMES), cores)]
+    blocks = list(engine.play(_split_pairs(SHARD_GAMES), cores))
     best: dict[tuple[str, int], float] = {}
     size: dict[str, float] = {}
 
@@ -222,7 +222,7 @@ def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Fig
         milliseconds[name] = 1000 * min(taken)
         return result
 
-    blocks = measure_stage("playing", lambda: [engine.play_block(order).block for order in _split_pairs(SHARD_GAMES)])
+    blocks = measure_stage("playing", lambda: [*map(engine.play_block, _split_pairs(SHARD_GAMES))])
     found = measure_stage("encoding", lambda: encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels))
     measure_stage("checks", lambda: [compute_checksum(table) for table in found])
     measure_stage("fingerprints", lambda: [part.fingerprint for part in concat_blocks(blocks)])
@@ -255,8 +255,8 @@ def _measure_agent(name: str, seconds: float) -> Figures:
             yield PairRange(0, first, pace.next_pair_count(0))
             first += pace.next_pair_count(0)
 
-    for block, took in engine.play(generate_until_late(), available_cores()):
-        pace.update(0, block.pairs, took)
+    for block in engine.play(generate_until_late(), available_cores()):
+        pace.update(0, block.pairs, block.seconds)
         games += 2 * block.pairs
     return {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
 
@@ -301,7 +301,7 @@ def _measure_run(games: int, folder: Path) -> Figures:
 
 
 def measure_startup(folder: Path, rounds: int) -> Figures:
-    """Wall seconds of each command in a process of its own, the best of some rounds, and their ratio to ``IMPORTS``.
+    """Wall seconds of each command in its own process, the best of some rounds; their ratio to ``IMPORTS_PROGRAM``.
 
     The commands take turns, so that a disturbance of the machine disturbs all of them. From the second round on the
     archive has the two games already. ``folder`` is where they run.

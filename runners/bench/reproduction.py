@@ -192,7 +192,7 @@ class Pairings:
     _agents_by_label: dict[str, AgentSpec] = field(default_factory=dict)  # by label: reading a yaml takes time
 
     def prepare(self, figures: Sequence[PublishedRate]) -> None:
-        """Prepare every run. Raises ``RequestError`` as ``runners.arena.experiment.prepare`` does."""
+        """Prepare every run. Raises ``RequestError`` as ``prepare_experiment`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
                 agents = None if figure.is_training else self._find_agents(figure, variant)
@@ -384,8 +384,8 @@ def print_reproduction(reproduction: Reproduction) -> None:
 def _describe_origin(settings: PairingOptions) -> str:
     """The command and the settings behind a report, in a sentence."""
     return (
-        f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each pairing, "
-        f"seed {settings.seed}."
+        f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each "
+        f"pairing, seed {settings.seed}."
     )
 
 

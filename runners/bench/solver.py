@@ -24,7 +24,7 @@ from runners.bench.timing import Figures, compile_program
 from runners.bench.turn_times import measure_turn_times
 from runners.bench.warm_up import play_games
 from runners.config.agents import load_agent
-from runners.config.requests import pairings
+from runners.config.requests import list_pairings
 from runners.config.yaml_options import load_rules
 from runners.exact.solutions import Solvers, run_search
 
@@ -113,7 +113,7 @@ def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], 
 
 
 AGENTS = ("random", "rule_based", "ga2", "mcts")  # each plays each other one
-PAIRINGS = pairings(len(AGENTS), "round_robin")
+PAIRINGS = list_pairings(len(AGENTS), "round_robin")
 GAMES = 2000  # of each pairing
 TURNS = 200  # of the oracle, with each number of pieces on the board
 

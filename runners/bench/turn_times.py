@@ -154,7 +154,7 @@ def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, li
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     reached: dict[int, list[Position]] = {pieces: [] for pieces in range(CELLS)}
     for first_pair in range(0, MAX_RANDOM_GAMES // 2, MAX_BLOCK_PAIRS):
-        games = engine.play_block(PairRange(0, first_pair, MAX_BLOCK_PAIRS)).block.games
+        games = engine.play_block(PairRange(0, first_pair, MAX_BLOCK_PAIRS)).games
         for pieces, row in reached.items():
             for slot in np.flatnonzero(games.plies > pieces)[: count - len(row)]:
                 plies = list(zip(games.pieces[:, slot].tolist(), games.cells[:, slot].tolist(), strict=True))

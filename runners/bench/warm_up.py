@@ -22,7 +22,8 @@ from analytics.policies.kinds.dataset import load_dataset
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.selection import select_games
 from analytics.store.archive import Archive
-from analytics.tables.derived.definitions import POSITIONS_TABLE, index_runs
+from analytics.tables.derived.definitions import POSITIONS_TABLE
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
 from quarto.jit import load_kernels
 from runners.arena.execution import execute_request
@@ -75,11 +76,11 @@ def warm_up() -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class WarmUpTask(Task):
-    """Makes what an archive is for, and the solver: the steps of the other process, in one part."""
+    """Makes what an archive is for, and the solver: the steps of the other process, in one chunk."""
 
     root: str
 
-    def __call__(self, part: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+    def __call__(self, chunk: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
         """Carry out the steps; returns the name and the seconds of each."""
         other = Path(self.root)
         steps: list[WarmUpStep] = [

@@ -80,9 +80,9 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
     """
-    from runners.cli.maintenance import verify_archive as carry_out
+    from runners.cli.maintenance import verify_archive
 
-    raise typer.Exit(carry_out(archive))
+    raise typer.Exit(verify_archive(archive))
 
 
 @archive_group.command("upgrade")
@@ -91,9 +91,9 @@ def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
 
     Nothing is lost, and after an interruption the same command goes on. Nobody else may use the archive meanwhile.
     """
-    from runners.cli.maintenance import upgrade_archive as carry_out
+    from runners.cli.maintenance import upgrade_archive
 
-    carry_out(archive)
+    upgrade_archive(archive)
 
 
 @archive_group.command("replay")
@@ -146,10 +146,10 @@ def index(
 
     `qarena openings` and the view positions read the index.
     """
-    from runners.cli.queries import index_archive as carry_out
+    from runners.cli.queries import index_archive
     from runners.config.requests import load_executor
 
-    carry_out(archive, runs or [], plies, threads, load_executor(executor, ray_address))
+    index_archive(archive, runs or [], plies, threads, load_executor(executor, ray_address))
 
 
 @archive_group.command("compact")
@@ -160,9 +160,9 @@ def compact(
 
     Others may read and write meanwhile.
     """
-    from runners.cli.maintenance import compact_archive as carry_out
+    from runners.cli.maintenance import compact_archive
 
-    carry_out(archive, runs or [], size)
+    compact_archive(archive, runs or [], size)
 
 
 @archive_group.command("merge")
@@ -177,9 +177,9 @@ def merge(
 
     The sources stay as they are. Nothing is copied if two archives hold different games of one run.
     """
-    from runners.cli.maintenance import merge_archives as carry_out
+    from runners.cli.maintenance import merge_archives
 
-    carry_out(archives, prefix, other_code)
+    merge_archives(archives, prefix, other_code)
 
 
 @archive_group.command("to-delta")
@@ -254,11 +254,10 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
     from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import RatingOptions
-    from runners.cli.ratings import output_ratings as carry_out
+    from runners.cli.ratings import RatingOptions, output_ratings
 
     games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
-    carry_out(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
+    output_ratings(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
 
 
 @options.add_table_options
@@ -276,9 +275,9 @@ def crosstable(
     With wins, draws and losses, and 95 % intervals.
     """
     from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import output_crosstable as carry_out
+    from runners.cli.ratings import output_crosstable
 
-    carry_out(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
+    output_crosstable(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
 
 
 @options.add_table_options
@@ -294,9 +293,9 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.cli.ratings import output_run_comparison as carry_out
+    from runners.cli.ratings import output_run_comparison
 
-    carry_out(archive, runs, table)
+    output_run_comparison(archive, runs, table)
 
 
 @options.add_table_options

@@ -171,10 +171,10 @@ def build(
     from analytics.exact.tablebase_build import TablebaseBuildRequest
     from runners.config.requests import load_executor
     from runners.config.yaml_options import load_rules
-    from runners.exact.tablebases import build_tablebase as carry_out
+    from runners.exact.tablebases import build_tablebase
 
     job = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
-    raise typer.Exit(carry_out(job, load_executor(executor, ray_address), options.format_command_line()))
+    raise typer.Exit(build_tablebase(job, load_executor(executor, ray_address), options.format_command_line()))
 
 
 @tablebase_group.command()
@@ -187,9 +187,9 @@ def verify(
 
     Its checksum, its boards, its values against one another, and a sample that is solved again.
     """
-    from runners.exact.tablebases import verify_tablebases as carry_out
+    from runners.exact.tablebases import verify_tablebases
 
-    raise typer.Exit(carry_out(file, sample, megabytes))
+    raise typer.Exit(verify_tablebases(file, sample, megabytes))
 
 
 @tablebase_group.command("show")
@@ -201,9 +201,9 @@ def show_tablebases(
     ] = False,
 ) -> None:
     """List the tablebases, with boards by pieces and value."""
-    from runners.exact.tablebases import print_tablebases as carry_out
+    from runners.exact.tablebases import print_tablebases
 
-    carry_out(rules, theory)
+    print_tablebases(rules, theory)
 
 
 def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)

@@ -124,9 +124,9 @@ def serve(
     trust_agents: options.TrustAgents = False,
 ) -> None:
     """Play, analyse, browse and ask in a browser."""
-    from runners.web.server import serve as carry_out
+    from runners.web import server
 
-    carry_out(archive, host, port, name, config_dir, trust_agents)
+    server.serve(archive, host, port, name, config_dir, trust_agents)
 
 
 def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -145,16 +145,14 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Shows each published figure, ours with its interval, and why some differ.
     """
     from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
-    from runners.bench.reproduction import PairingOptions, check_request
-    from runners.bench.reproduction import reproduce as carry_out
+    from runners.bench import reproduction
     from runners.config.schemas import check_choice
 
     check_choice("--other-code", other_code, OTHER_CODE_ACTIONS)
     options.check_output_files(force, markdown, html)
-    settings = PairingOptions(
-        games, seed, threads, ArchiveOptions(archive, other_code=other_code), options.format_command_line()
-    )
-    raise typer.Exit(carry_out(check_request(study, settings, markdown, html)))
+    storage = ArchiveOptions(archive, other_code=other_code)
+    settings = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
+    raise typer.Exit(reproduction.reproduce(reproduction.check_request(study, settings, markdown, html)))
 
 
 @agents_group.callback()
@@ -206,13 +204,13 @@ def new(
     with use_config_dir(config_dir if config_dir.is_dir() else None):
         files = create_agent(name, interface, config_dir)
     width = max(len(str(path)) for path in files)
-    folder = shlex.quote(str(config_dir))
+    program, folder = find_program(), shlex.quote(str(config_dir))
     for line in (
         *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
         "Check it, play it, vary it, test it:",
-        f"  {find_program()} agents check {name} --config-dir {folder}",
-        f"  {find_program()} run {name} random games=1000 --config-dir {folder}",
-        f"  {find_program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
+        f"  {program} agents check {name} --config-dir {folder}",
+        f"  {program} run {name} random games=1000 --config-dir {folder}",
+        f"  {program} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
         f"  python -m pytest {folder}{'' if find_module_spec('pytest') else '  # after: python -m pip install pytest'}",
     ):
         print_line(line)
@@ -234,7 +232,7 @@ def check(
     Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
     order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
     """
-    from runners.authoring.agent_check import check_and_print as carry_out
+    from runners.authoring.agent_check import check_and_print
 
-    if not carry_out(agent, rules, seed, archive, config_dir, seconds):
+    if not check_and_print(agent, rules, seed, archive, config_dir, seconds):
         raise typer.Exit(1)

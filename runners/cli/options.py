@@ -181,20 +181,20 @@ def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
     return _merge_parameters(command, run_command)
 
 
-def _merge_parameters(command: Callable[..., None], carry_out: Callable[..., None]) -> Callable[..., None]:
-    """``carry_out`` as the command: the command's own parameters that are options, then its own."""
+def _merge_parameters(command: Callable[..., None], replacement: Callable[..., None]) -> Callable[..., None]:
+    """Return ``replacement`` as the command: with the command's own parameters that are options, then its own."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name not in ("table", "launch")]
     more = [
         each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for each in inspect.signature(carry_out, eval_str=True).parameters.values()
+        for each in inspect.signature(replacement, eval_str=True).parameters.values()
         if each.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    update_wrapper(carry_out, command)
-    carry_out.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
-    carry_out.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
-    del carry_out.__wrapped__  # type: ignore[attr-defined]  # whose signature Typer would take
-    return carry_out
+    update_wrapper(replacement, command)
+    replacement.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    replacement.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
+    del replacement.__wrapped__  # type: ignore[attr-defined]  # whose signature Typer would take
+    return replacement
 
 
 Launch = Callable[..., None]  # lets Hydra carry out an application with what the user typed, and ends the program

@@ -122,9 +122,9 @@ def compare(
 
     The rows that both have, the differences, and how often they choose the same turn.
     """
-    from runners.learning.policies.comparison import print_comparison as carry_out
+    from runners.learning.policies.comparison import print_comparison
 
-    carry_out(archive, one, other)
+    print_comparison(archive, one, other)
 
 
 @policy_group.command("judge")
@@ -210,12 +210,11 @@ def make(
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
-    from runners.learning.benchmark.datasets import DatasetRequest, list_splits, select_datasets
-    from runners.learning.benchmark.datasets import create_datasets as carry_out
+    from runners.learning.benchmark.datasets import DatasetRequest, create_datasets, list_splits, select_datasets
 
     with interruption.stop_on_signal() as stop:
         parts = list_splits(select_datasets(datasets or []), games, seed)
-        if not carry_out(
+        if not create_datasets(
             DatasetRequest(folder, parts, threads, f"qarena {options.format_command_line()}", permalink), stop
         ):
             typer.echo("interrupted: the same command goes on from here", err=True)

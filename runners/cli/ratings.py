@@ -18,7 +18,7 @@ from runners.terminal.tables import output_frame
 
 
 class RatingOptions(NamedTuple):
-    """The settings of a fit, see ``analytics.questions.ratings.rate``."""
+    """The settings of a fit, see ``analytics.questions.ratings.compute_ratings``."""
 
     anchor: str | None  # the label of an agent
     anchor_elo: float

@@ -34,9 +34,9 @@ UNDECIDED_EXIT_CODE = 3  # the exit code after as many games as were allowed
 
 
 def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
-    """The test that a composed configuration asks for; its agents are made, its archive is opened, no run is touched.
+    """Prepare the test that a configuration asks for: its agents are made, its archive is opened, no run is touched.
 
-    Raises ``RequestError`` as ``runners.config.agents.build_request`` and ``runners.arena.experiment.prepare`` do.
+    Raises ``RequestError`` as ``build_request`` and ``prepare_experiment`` do.
     """
     from analytics.statistics.sprt import Hypotheses
     from runners.arena.experiment import prepare_experiment
@@ -47,7 +47,7 @@ def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequenc
         named = console.format_shell_line(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
         raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {named}")
     hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
-    shared = [each.name for each in fields(schemas.RunConfig) if each.name in cfg]
+    shared = [field.name for field in fields(schemas.RunConfig) if field.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(schemas.RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))
     return SprtExperiment(prepare_experiment(build_request(run, choices, overrides)), hypotheses)
@@ -65,7 +65,7 @@ class SprtApplication(Application):
 
 
 def _execute_test(prepared: SprtExperiment) -> CommandOutcome:
-    """The outcome of a test that was ready."""
+    """Carry out a test that is prepared."""
     from analytics.statistics.sprt import estimate_strength
     from runners.arena.sprt import execute_test
     from runners.cli.sprt_output import format_row, print_outcome, show_progress
@@ -75,15 +75,15 @@ def _execute_test(prepared: SprtExperiment) -> CommandOutcome:
         console.print_note(note)
     with stop_on_signal() as stop, show_progress(request.progress, request.games) as watch:
         outcome = execute_test(prepared, read_typed_command(), stop, watch)
-    trial = outcome.trial
+    trial, strength = outcome.trial, None
+    if trial.pairs:
+        strength = ObjectiveValue("normalised_elo", estimate_strength(trial.counts).normalised_elo.mean)
     return CommandOutcome(
         run_id=prepared.experiment.run_id,
         show=lambda: print_outcome(outcome),
         interrupted=not trial.ended,
         stopped=outcome.stopped,
-        objective_value=ObjectiveValue("normalised_elo", estimate_strength(trial.counts).normalised_elo.mean)
-        if trial.pairs
-        else None,
+        objective_value=strength,
         columns=build_one_row_columns(format_row(outcome)),
         exit_code=UNDECIDED_EXIT_CODE if trial.accepted is None else 0,
     )

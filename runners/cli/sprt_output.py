@@ -1,4 +1,4 @@
-"""A test of strength on the terminal: its progress while it is played, and its outcome."""
+"""A test of strength on the terminal: its progress while it is played, its outcome, and the test of given counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTE_SECONDS = 30.0  # between two lines where there is no terminal, unless the 
 
 @contextmanager
 def show_progress(progress: bool, games: int) -> Iterator[OnPairs]:
-    """A function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
+    """Yield a function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
     if not progress:
         yield lambda _trial: None
         return
@@ -61,10 +61,10 @@ class _ProgressPrinter:
 
 
 def format_state(trial: SequentialTest) -> str:
-    """The state of a test: games, the log-likelihood ratio at the last look with its bounds, the strength so far."""
+    """Format the state of a test: games, log-likelihood ratio at the last look with its bounds, strength so far."""
     lower, upper = trial.hypotheses.bounds
-    known = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
-    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {2 * trial.pairs:,} games{known}"
+    strength = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
+    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {2 * trial.pairs:,} games{strength}"
 
 
 def print_outcome(outcome: SprtOutcome) -> None:
@@ -79,7 +79,7 @@ def print_outcome(outcome: SprtOutcome) -> None:
 
 
 def _format_verdict(outcome: SprtOutcome) -> list[str]:
-    """The decision in words: the hypothesis that the games reject. Accepting one does not say that it is true."""
+    """Say which hypothesis the games reject. Accepting one does not say that it is true."""
     trial, spec = outcome.trial, outcome.run.request.spec
     ((first, second),) = spec.pairing_labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
@@ -104,7 +104,7 @@ def _format_games_played(outcome: SprtOutcome) -> str:
 
 
 def format_row(outcome: SprtOutcome) -> dict[str, str]:
-    """The row of a job in the table of its sweep."""
+    """Return the row of a job in the table of its sweep."""
     trial, ((first, second),) = outcome.trial, outcome.run.request.spec.pairing_labels
     return {
         "first": first,
@@ -140,24 +140,24 @@ def _parse_hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
         raise RequestError(f"{key}: {value!r} is not a number") from None
 
 
-def format_test(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
-    """Counts, the ratio with its bounds, and estimates, as lines of text."""
+def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strength) -> list[str]:
+    """Format counts, the ratio with its bounds, and estimates as lines."""
     ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
     accepted = decide(counts, hypotheses)
     verdict = f"{accepted} is accepted" if accepted else "undecided"
     named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
     tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
     return [
-        f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
+        f"Pairs  {strength.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
         f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
-        f"nElo   {format_estimate(found.normalised_elo)}",
-        f"Elo    {format_estimate(found.elo)}",
-        f"LOS    {found.superiority:.5f}",
+        f"nElo   {format_estimate(strength.normalised_elo)}",
+        f"Elo    {format_estimate(strength.elo)}",
+        f"LOS    {strength.superiority:.5f}",
     ]
 
 
 def format_estimate(estimate: Estimate, digits: int = 4) -> str:
-    """A value ± half the width of its interval."""
+    """Format a value ± half the width of its interval."""
     mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
     reach = (estimate.high - estimate.low) / 2
     return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))

@@ -131,7 +131,8 @@ def find_default_player(
     if not players:
         kinds = [kind for each in known for kind in each.kinds if kind != ANY]
         raise RequestError(
-            f"policy '{name}' is of kind '{policy.kind}', which no agent plays by default{describe_valid_names(policy.kind, kinds)}"
+            f"policy '{name}' is of kind '{policy.kind}', which no agent plays by default"
+            f"{describe_valid_names(policy.kind, kinds)}"
         )
     if policy.kind == GENOME:
         genes = set(policy.parameters)

@@ -1,4 +1,4 @@
-"""What a configuration names: agents, by name, label, or as a mapping of parameters; the request of an experiment."""
+"""The agents that a configuration names: by name, by label, or as a mapping of parameters."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from analytics import DEFAULT_ARCHIVE
 from analytics.store.archive import Archive
 from analytics.store.records import LABEL
 from quarto.errors import RequestError, describe_valid_names
-from runners.arena.spec import (
-    AGENT_PARAMETERS,
-    POLICY_PARAMETERS,
-    AgentSpec,
-    find_target,
-    format_label,
-    shorten_paths,
-)
+from runners.arena.spec import AGENT_PARAMETERS, POLICY_PARAMETERS, AgentSpec, find_target, format_label, shorten_paths
 from runners.config.labels import parse_value, split_label
 from runners.config.yaml_options import (
     LIMIT_KEYS,
@@ -31,12 +24,12 @@ from runners.config.yaml_options import (
 
 
 def load_agent(name: str) -> AgentSpec:
-    """The agent of ``conf/agent/NAME.yaml``."""
+    """Build the agent of ``conf/agent/NAME.yaml``."""
     return _agent_from_yaml(name, {}, DEFAULT_ARCHIVE, trusted=True)
 
 
 def agent_from_label(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
-    """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
+    """Build the agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
 
     Policies are those of the archive at ``root``. ``trusted``: the user typed the label; otherwise the agent is refused
     when it is built, if it would run other people's code. Raises ``RequestError`` for an agent or a parameter that does
@@ -46,7 +39,7 @@ def agent_from_label(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool 
 
 
 def normalise_label(text: str) -> str:
-    """The label in archives of an agent that ``text`` describes: it names no parameter that has its default.
+    """Return the label in archives of an agent that ``text`` describes: it names no parameter that has its default.
 
     A text that describes no agent of a yaml stays as it is.
     """
@@ -59,15 +52,15 @@ def normalise_label(text: str) -> str:
 
 
 def find_stored_label(root: PurePath, agent: str | None) -> str | None:
-    """The label in the archive at ``root`` of an agent that may be named with defaults, ``mcts(iterations=200)``."""
+    """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``."""
     if agent is None or "(" not in agent:
         return agent
-    known = any(agent in record.labels for record in Archive.open(root).load_runs())
-    return agent if known else normalise_label(agent)
+    is_stored = any(agent in record.labels for record in Archive.open(root).load_runs())
+    return agent if is_stored else normalise_label(agent)
 
 
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
-    """The agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
+    """Build the agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
     Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
     ``trusted`` is as for ``agent_from_label``.
@@ -84,7 +77,7 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
 def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, others: Sequence[str] = ()
 ) -> AgentSpec:
-    """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
+    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
     own = load_option("agent", name)
     valid = select_parameters(own)
     for key in settings:
@@ -96,7 +89,7 @@ def _agent_from_yaml(
 def agent_from_settings(
     name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath, trusted: bool
 ) -> AgentSpec:
-    """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
+    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
 
     Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
     """
@@ -133,12 +126,12 @@ def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
 
 
 def _parse_parameter(what: str, key: str, text: str) -> Any:
-    """The value of a parameter. A label of an agent stays a text: its own values are read where it is built."""
+    """Return the value of a parameter. An agent's label stays a text: its own values are read where it is built."""
     return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_value(what, f"{key}={text}")
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:
-    """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
+    """Return the value of a parameter. If it names an agent: all that describes the agent, as it affects the games."""
     if key not in AGENT_PARAMETERS or value is None:
         return value
     if not isinstance(value, str):  # a mapping could name a class that no yaml names

@@ -213,7 +213,8 @@ def format_config_error(error: Exception, overrides: Sequence[str]) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _describe_missing_option(error.missing_cfg_file, error.options or ())
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {_describe_syntax_remedy(error.override, _strip_developer_hints(error))}"
+        remedy = _describe_syntax_remedy(error.override, _strip_developer_hints(error))
+        return f"{error.override!r} cannot be read: {remedy}"
     if isinstance(invalid := cause or error, ValidationError):
         return _describe_type_mismatch(invalid)
     if isinstance(cause, ConfigAttributeError | ConfigKeyError):

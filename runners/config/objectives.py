@@ -232,7 +232,7 @@ def play_random_game(rules: Rules, least: int, seed: int) -> Games | None:
     from runners.arena.batch_engine import BatchEngine, PairRange
 
     engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
-    games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).block.games
+    games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).games
     found = np.flatnonzero(games.plies > least)
     return Games(*(each[..., found[:1]] for each in games)) if found.size else None
 

@@ -1,4 +1,4 @@
-"""From a composed configuration to the checked request of a run."""
+"""Building the checked request of a run from a composed configuration."""
 
 from __future__ import annotations
 
@@ -17,22 +17,11 @@ from quarto.errors import RequestError, describe_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
 from runners.arena.request import RunRequest
-from runners.arena.spec import (
-    AgentSpec,
-    RunSpec,
-    build_from_settings,
-    format_label,
-)
+from runners.arena.spec import AgentSpec, RunSpec, build_from_settings, format_label
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry, agent_from_settings
 from runners.config.schemas import RayConfig, check_range
-from runners.config.yaml_options import (
-    build_rules,
-    load_option,
-    load_raw_options,
-    load_rules,
-    to_plain_dict,
-)
+from runners.config.yaml_options import build_rules, load_option, load_raw_options, load_rules, to_plain_dict
 
 
 def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> RunRequest:
@@ -52,7 +41,7 @@ def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequen
     spec = RunSpec(
         rules=rules,
         agents=agents,
-        pairings=pairings(len(agents), cfg.schedule) if tournament else ((0, 1),),
+        pairings=list_pairings(len(agents), cfg.schedule) if tournament else ((0, 1),),
         seed=cfg.seed,
         opening_plies=cfg.opening_plies,
         seats=cfg.seats,
@@ -67,7 +56,7 @@ def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequen
 
 
 def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveOptions) -> tuple[AgentSpec, ...]:
-    """The two agents of a match."""
+    """Return the two agents of a match."""
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
     one, two = (
         agent_from_settings(name, to_plain_dict(cfg[seat]), load_option("agent", name), storage.root, True)
@@ -84,50 +73,50 @@ def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: Ar
 def _build_tournament_agents(
     entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveOptions
 ) -> tuple[AgentSpec, ...]:
-    """The agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
+    """Return the agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(f"{override} has no effect: agents=[…] names all players; leave one of the two out")
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
-    found = [agent_from_entry(value, storage.root, trusted=True) for value in values]
-    if len(found) < 2:
-        match = f"qarena run {shlex.quote(found[0].label if found else 'mcts')} random"
-        raise RequestError(f"{len(found)} agent is named: name two for a match, {match}, or more for a tournament")
-    labels = [agent.label for agent in found]
-    for label in labels if len(found) > 2 or found[0] != found[1] else ():  # a match may be with itself
+    agents = [agent_from_entry(value, storage.root, trusted=True) for value in values]
+    if len(agents) < 2:
+        match = f"qarena run {shlex.quote(agents[0].label if agents else 'mcts')} random"
+        raise RequestError(f"{len(agents)} agent is named: name two for a match, {match}, or more for a tournament")
+    labels = [agent.label for agent in agents]
+    for label in labels if len(agents) > 2 or agents[0] != agents[1] else ():  # a match may be with itself
         if labels.count(label) > 1:
             raise RequestError(
                 f"agents has '{label}' {labels.count(label)} times: give one another label, {{agent: …, name: …}}"
             )
-    return tuple(found)
+    return tuple(agents)
 
 
-def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
-    """The pairings of a tournament as indices: all against all, or in a gauntlet the first against each other agent."""
+def list_pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
+    """List the pairings of a tournament by index: all against all, in a gauntlet the first against each other."""
     if schedule == "gauntlet":
         return tuple((0, other) for other in range(1, agents))
     return tuple(combinations(range(agents), 2))
 
 
-def describe_rounding(key: str, asked: int, games: int) -> tuple[str, ...]:
-    """The remark for the user that an odd number of games was rounded up to ``games``; none if it was not."""
-    if asked == games:
+def describe_rounding(key: str, requested: int, games: int) -> tuple[str, ...]:
+    """Return the remark for the user that an odd number of games was rounded up to ``games``; none if it was not."""
+    if requested == games:
         return ()
-    return (f"{key}={asked} is odd; games come in pairs with the seats swapped, so {games} will be played",)
+    return (f"{key}={requested} is odd; games come in pairs with the seats swapped, so {games} will be played",)
 
 
 def build_archive_options(archive: DictConfig) -> ArchiveOptions:
-    """The node ``archive`` of a checked configuration as a value."""
+    """Return the node ``archive`` of a checked configuration as a value."""
     return ArchiveOptions(**{**to_plain_dict(archive), "root": parse_location(archive.root)})
 
 
 def resolve_thread_count(cfg: DictConfig) -> int:
-    """The number of threads that a checked configuration asks for; null is one for each core."""
+    """Return the number of threads that a checked configuration asks for; null is one for each core."""
     return cfg.threads or available_cores()
 
 
 def build_executor(cfg: DictConfig) -> Executor:
-    """The executor that a configuration chooses by its keys ``executor`` and ``ray``.
+    """Build the executor that a configuration chooses by its keys ``executor`` and ``ray``.
 
     Raises ``RequestError`` for one that does not exist or lacks its extra, and for keys without effect.
     """
@@ -139,15 +128,18 @@ def build_executor(cfg: DictConfig) -> Executor:
 
 
 def load_executor(name: str, ray_address: str | None) -> Executor:
-    """The executor of ``conf/executor/NAME.yaml``, for commands that Hydra does not carry out. Raises as above."""
-    known = load_raw_options("executor")
-    if name not in known:
-        raise RequestError(f"--executor {name} does not exist{describe_valid_names(name, known)}")
+    """Build the executor of ``conf/executor/NAME.yaml`` for commands that Hydra does not carry out.
+
+    Raises ``RequestError`` as ``build_executor`` does.
+    """
+    options = load_raw_options("executor")
+    if name not in options:
+        raise RequestError(f"--executor {name} does not exist{describe_valid_names(name, options)}")
     ray = RayConfig() if ray_address is None else RayConfig(ray_address)
-    return build_executor(OmegaConf.create({"executor": known[name], "ray": OmegaConf.structured(ray)}))
+    return build_executor(OmegaConf.create({"executor": options[name], "ray": OmegaConf.structured(ray)}))
 
 
 def name_rules(rules: Rules, preset: str) -> Rules:
-    """The rules, named after ``preset`` and the keys that differ from it, unless they have a name of their own."""
+    """Name rules after ``preset`` and the keys that differ from it, unless they have a name of their own."""
     chosen, own = asdict(rules), asdict(load_rules(preset))
     return replace(rules, name=format_label(rules.name, chosen, own)) if rules.name == own["name"] else rules

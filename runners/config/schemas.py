@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from msgspec import Meta
@@ -17,28 +17,14 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from analytics import DEFAULT_ARCHIVE
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
-
-if TYPE_CHECKING:
-    pass
 from runners.config.yaml_options import list_options
 
 MAX_OPENING_PLIES = 15
-
-
 MAX_SEED = (1 << 63) - 1
-
-
 SCHEDULES = ("round_robin", "gauntlet")
-
-
-# Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
 # Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
 Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
-
-
 OpeningPlies = Annotated[int, Meta(ge=0, le=MAX_OPENING_PLIES)]
-
-
 ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 
 
@@ -158,8 +144,6 @@ class PolicyBuildConfig(CommandConfig):
 
 
 SCHEMAS = {"run": RunConfig, "train": TrainConfig, "sprt": SprtConfig, "policy_build": PolicyBuildConfig}  # by yaml
-
-
 for config, schema in SCHEMAS.items():
     ConfigStore.instance().store(name=f"{config}_schema", node=schema)
 
@@ -193,13 +177,13 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
 
 
 def check_range(key: str, value: float, least: float, most: float) -> None:
-    """Raises ``RequestError`` unless ``least <= value <= most``."""
+    """Raise ``RequestError`` unless ``least <= value <= most``."""
     if not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"
         raise RequestError(f"{key}={value} is out of range: it must be {bound}")
 
 
 def check_choice(key: str, value: str, valid: Sequence[str]) -> None:
-    """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
+    """Raise ``RequestError`` unless ``value`` is one of ``valid``."""
     if value not in valid:
         raise RequestError(f"{key}={value} does not exist{describe_valid_names(str(value), valid)}")

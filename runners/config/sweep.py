@@ -143,9 +143,8 @@ class Sweep:
         if self.study_target and (self.folder / STUDY_RESULT_FILE).exists():
             found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
             settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
-            console.print_line(
-                f"Best of the study: {settings} ({self.study_target.name} {self.study_target.format_value(found.best_value)})"
-            )
+            value = self.study_target.format_value(found.best_value)
+            console.print_line(f"Best of the study: {settings} ({self.study_target.name} {value})")
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 

@@ -1,8 +1,8 @@
-"""Options of configuration groups, such as ``conf/rules/square.yaml``, as plain values; the schemas of the commands.
+"""Options of configuration groups, such as ``conf/rules/square.yaml``, as plain values.
 
 Options are in ``conf`` and in folders of the user's own, which every command takes by ``--config-dir``, with the
-modules that the yamls there name. Schemas are the keys of a command, the types of these and their ranges. Nothing that
-plays is imported here: ``--help`` and the refusal of a wrong name or value need no more than this.
+modules that the yamls there name. Nothing that plays is imported here: ``--help`` and the refusal of a wrong name need
+no more than this.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from quarto.rules import Rules
 
-
 CONF_FOLDER = Path(__file__).resolve().parents[2] / "conf"
 # An environment variable, so that processes that a launcher starts have it too: the user's own folders, absolute.
 USER_FOLDERS_VARIABLE = "QARENA_OWN_FOLDERS"
 OPTION_TYPE = ObjectType.CONFIG  # of a group, not the groups below it
+KIND_GROUP = "kind"  # of conf/: the kinds of policies that can be derived
 hydra_lock = RLock()  # Hydra, which reads the yamls, is one object of the whole process
 LIMIT_KEYS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.agent.AgentLimits
 # Keys of an agent's yaml that its constructor does not take; ``id`` is gone once a yaml is read.
@@ -56,7 +56,7 @@ class UserFoldersPlugin(SearchPathPlugin):
 
 
 def list_user_folders() -> list[str]:
-    """The user's own folders of this command."""
+    """List the user's own folders of this command."""
     return [folder for folder in os.environ.get(USER_FOLDERS_VARIABLE, "").split(os.pathsep) if folder]
 
 
@@ -101,7 +101,7 @@ def add_user_folders_to_path() -> list[str]:
 
 
 def list_options(group: str) -> list[str]:
-    """The options of a configuration group, in all folders that Hydra searches."""
+    """List the options of a configuration group, in all folders that Hydra searches."""
     with _use_hydra():
         return sorted(
             {name for each in _list_sources() if each.is_group(group) for name in each.list(group, OPTION_TYPE)}
@@ -109,7 +109,7 @@ def list_options(group: str) -> list[str]:
 
 
 def load_option(group: str, name: str) -> dict[str, Any]:
-    """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
+    """Load one option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
     with _use_hydra():
         found = _load_option_yaml(group, name)
@@ -119,7 +119,7 @@ def load_option(group: str, name: str) -> dict[str, Any]:
 
 
 def check_option(group: str, name: str) -> None:
-    """Raises ``RequestError`` for an option of a configuration group that does not exist."""
+    """Raise ``RequestError`` for an option of a configuration group that does not exist."""
     with _use_hydra():
         if name.isidentifier() and any(each.is_config(f"{group}/{name}") for each in _list_sources()):
             return  # a list of all takes ten times as long
@@ -136,26 +136,26 @@ def check_option(group: str, name: str) -> None:
 
 
 def find_option_folder(group: str, name: str) -> Path:
-    """The folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
+    """Find the folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
     with _use_hydra():
         source = _find_source(f"{group}/{name}")
     return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
 
 
 def read_option_text(group: str, name: str) -> str:
-    """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
+    """Read the text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
     return (find_option_folder(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8", errors="replace")
 
 
 def read_option_comment(group: str, name: str) -> str:
-    """The description of an option: the first comment of its yaml."""
+    """Read the description of an option: the first comment of its yaml."""
     lines = takewhile(lambda line: line.startswith("#"), read_option_text(group, name).splitlines())
     return next((text for text in (line.strip("# ") for line in lines) if text and not text.startswith("@")), "")
 
 
 def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
-    """Every option of a configuration group as its yaml has it, not composed."""
+    """Load every option of a configuration group as its yaml has it, not composed."""
     with _use_hydra():
         return {
             name: to_plain_dict(_load_option_yaml(group, name).config, resolve=False) for name in list_options(group)
@@ -163,7 +163,7 @@ def load_raw_options(group: str) -> dict[str, dict[str, Any]]:
 
 
 def _load_option_yaml(group: str, name: str) -> ConfigResult:
-    """The yaml of an option, with its header: the first in the folders that Hydra searches.
+    """Load the yaml of an option, with its header: the first in the folders that Hydra searches.
 
     Raises ``RequestError`` for a text that is no YAML, or no mapping.
     """
@@ -193,28 +193,28 @@ def _load_option_yaml(group: str, name: str) -> ConfigResult:
 
 
 def _find_source(path: str) -> ConfigSource:
-    """The first of the folders that Hydra searches that has this yaml."""
+    """Find the first of the folders that Hydra searches that has this yaml."""
     return next(source for source in _list_sources() if source.is_config(path))
 
 
 def _list_sources() -> list[ConfigSource]:
-    """The folders that Hydra searches. Its loader would copy all of them for each question, 10 ms each time."""
+    """List the folders that Hydra searches. Its loader would copy all of them for each question, 10 ms each time."""
     return GlobalHydra.instance().config_loader().get_sources()
 
 
 def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
-    """A mapping node as plain values, classes by their identities; with ``resolve`` interpolations become values."""
+    """Return a mapping node as plain values, classes by their identities; ``resolve`` replaces interpolations."""
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities(values))
 
 
 def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of an agent's yaml that its constructor takes."""
+    """Select the keys of an agent's yaml that its constructor takes."""
     return {key: value for key, value in settings.items() if key not in NON_PARAMETER_KEYS}
 
 
 def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
-    """The files and folders under ``files`` in an agent's yaml, by their names: paths from the folder with ``agent/``.
+    """Find the files and folders under ``files`` in an agent's yaml, by name: paths from the folder with ``agent/``.
 
     Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere or out of it.
     """
@@ -236,7 +236,7 @@ def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Pat
 
 
 def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as dotted keys and values."""
+    """Yield nested settings as dotted keys and values."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flatten_settings(value, f"{prefix}{key}.")
@@ -245,19 +245,19 @@ def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[
 
 
 def load_rules(name: str) -> Rules:
-    """The rules of ``conf/rules/NAME.yaml``."""
+    """Load the rules of ``conf/rules/NAME.yaml``."""
     return build_rules(load_option("rules", name))
 
 
 def build_rules(mapping: Any) -> Rules:
-    """Rules from the keys of a yaml in ``conf/rules``. Raises ``RequestError`` for a key or value that is not valid."""
+    """Build rules from the keys of a yaml in ``conf/rules``. Raises ``RequestError`` for an invalid key or value."""
     from analytics.store.records import RULES_LABEL
     from quarto.rules import Rules
 
-    known = [each.name for each in fields(Rules)]
+    names = [field.name for field in fields(Rules)]
     for key in mapping:
-        if key not in known:
-            raise RequestError(f"rules have no key {key!r}{describe_valid_names(str(key), known)}")
+        if key not in names:
+            raise RequestError(f"rules have no key {key!r}{describe_valid_names(str(key), names)}")
     for key, kind, meaning in (("name", str, "a text"), ("rows_and_columns", bool, "true or false")):
         if not isinstance(mapping.get(key, kind()), kind):
             raise RequestError(f"rules.{key}={mapping[key]!r} is not {meaning}")
@@ -272,7 +272,7 @@ def build_rules(mapping: Any) -> Rules:
 
 @contextmanager
 def _use_hydra() -> Iterator[None]:
-    """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
+    """Use Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
 
     Threads that read options take turns.
     """
@@ -282,6 +282,3 @@ def _use_hydra() -> Iterator[None]:
         else:
             with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
                 yield
-
-
-KIND_GROUP = "kind"  # of conf/: the kinds of policies that can be derived

@@ -13,7 +13,6 @@ import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.exact.annotation import (
-    AnnotationChunk,
     AnnotationOptions,
     AnnotationSummary,
     Annotator,
@@ -40,7 +39,8 @@ from analytics.questions.sql.views import quote_literal, run_condition_sql
 from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
-from analytics.tables.derived.decisions import record_annotated_units
+from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
+from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_small_files
 from quarto.errors import RequestError
@@ -55,14 +55,14 @@ from runners.terminal.tables import output_frame
 
 @dataclass(frozen=True)
 class AnnotateTask(Task):
-    """Annotates parts. The threads of a process share what they solve."""
+    """Annotates chunks. The threads of a process share what they solve."""
 
     root: str
     choices: bool
     from_pieces: int | None
     megabytes: float
 
-    def __call__(self, part: AnnotationChunk, stop: StopSignal) -> AnnotationSummary:
+    def __call__(self, chunk: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
         def raise_if_stopped() -> None:
             if stop.is_set():
                 raise StoppedError
@@ -70,12 +70,12 @@ class AnnotateTask(Task):
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = self.build_once("annotator", lambda: Annotator(Archive.open(parse_location(self.root)), settings))
         with suppress(StoppedError):  # the rest is not wanted any more
-            return annotator.annotate(part, self.annotated_game_counts.append, raise_if_stopped)
+            return annotator.annotate(chunk, self.annotated_game_counts.append, raise_if_stopped)
         return AnnotationSummary()
 
     @property
     def annotated_game_counts(self) -> list[int]:
-        """Numbers of games that were judged in this process, those of parts in progress included."""
+        """Numbers of games that were judged in this process, those of chunks in progress included."""
         return self.build_once("judged", list[int])
 
 
@@ -103,8 +103,8 @@ class LongTimeNotice:
         left = spent * (self.total - games) / games
         if left >= LONG_SECONDS:
             console.print_note(
-                f"{self.total:,} games take about {format_duration(left)} more{self.fewer_games_hint} (you can stop at any time: the "
-                "same command goes on)"
+                f"{self.total:,} games take about {format_duration(left)} more{self.fewer_games_hint} (you can stop at "
+                "any time: the same command goes on)"
             )
 
 
@@ -120,10 +120,10 @@ def annotate_games(
     archive = Archive.open(root)
     runs = select_run_ids(archive, wanted.runs)
     started = time.perf_counter()
-    parts = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, wanted.where))]
+    chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, wanted.where))]
     games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
-    judged, total = AnnotationSummary(), sum(each.unit_range.units * games[each.unit_range.run_id] for each in parts)
+    judged, total = AnnotationSummary(), sum(each.games.units * games[each.run_id] for each in chunks)
     notice = LongTimeNotice(total, wanted)
 
     def update_progress() -> None:
@@ -132,9 +132,9 @@ def annotate_games(
         notice.update(done)
 
     try:
-        with stop_on_signal() as stop, show_progress_bar("judging", "games", wanted=bool(parts)) as bar:
+        with stop_on_signal() as stop, show_progress_bar("judging", "games", wanted=bool(chunks)) as bar:
             bar.start(total)
-            for done in executor.map(task, parts, workers, stop, update_progress):
+            for done in executor.map(task, chunks, workers, stop, update_progress):
                 judged = judged.add(done)
                 update_progress()
         for run_id in runs:

@@ -88,7 +88,8 @@ def find_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed
     """
     order = f"md5(concat_ws('-', {seed}, run_id, game_id))"
     chosen = opened.sql(
-        f"SELECT run_id, game_id, ply FROM decisions WHERE {run_condition_sql(runs)} AND kind = 'placement' AND value_before >= 0 "  # noqa: S608  (ids and numbers)
+        f"SELECT run_id, game_id, ply FROM decisions WHERE {run_condition_sql(runs)} "  # noqa: S608  (ids and numbers)
+        "AND kind = 'placement' AND value_before >= 0 "
         f"AND coalesce(saving, 1) = 1 AND ply BETWEEN {PIECE_COUNTS[0]} AND {PIECE_COUNTS[-1]} "
         f"QUALIFY row_number() OVER (PARTITION BY ply ORDER BY {order}) <= {MAX_CANDIDATES} ORDER BY ply, {order}"
     )

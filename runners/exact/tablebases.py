@@ -36,6 +36,8 @@ from runners.config.yaml_options import list_options, load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.terminal import console
 
+POLL_SECONDS = 0.1
+
 
 def build_tablebase(job: TablebaseBuildRequest, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue, and print its size; ``command``: the arguments to continue with.
@@ -111,8 +113,8 @@ def build_tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
 
 
 def _build_layers_table(card: TablebaseCard) -> Table:
-    parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
-    columns = [number_column(name, counts) for name, counts in parts.items()]
+    counts_by_result = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
+    columns = [number_column(name, counts) for name, counts in counts_by_result.items()]
     pieces = number_column("pieces", range(card.pieces + 1))
     return console.build_table([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
@@ -127,11 +129,8 @@ def print_perft(rules: str, plies: int) -> None:
     console.print_tables([console.build_table(columns, f"perft, {rules} rules")])
 
 
-POLL_SECONDS = 0.1
-
-
 class BoardChunk(NamedTuple):
-    """A chunk of boards: their keys, then their values."""
+    """Boards of a tablebase that one task solves: their keys, and as its result their values."""
 
     first: int  # the number of its first board
     content: NDArray[np.integer[Any]]  # [N] keys, uint64, or values, int8
@@ -145,19 +144,19 @@ class SolveBoardsTask(Task):
     rules: Mapping[str, Any]  # the fields of ``Rules``
     megabytes: float
 
-    def __call__(self, part: BoardChunk, stop: StopSignal) -> BoardChunk | None:
+    def __call__(self, chunk: BoardChunk, stop: StopSignal) -> BoardChunk | None:
         rules = Rules(**self.rules)
         solver = self.build_once("solver", lambda: Solver(rules, self.megabytes)).fork()
         with _forward_stop(solver, stop):
-            found = solve_chunk(solver, rules, np.asarray(part.content, np.uint64))
-        return None if found is None else BoardChunk(part.first, *found)
+            found = solve_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
+        return None if found is None else BoardChunk(chunk.first, *found)
 
 
 def solve_chunks(chunks: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
     """Solve what is left of a tablebase and store it, until ``stop`` is set."""
     task = SolveBoardsTask(asdict(chunks.job.rules), chunks.job.megabytes)
-    parts = (BoardChunk(first, chunks.chunk_keys(first)) for first in list(chunks.left))
-    for found in executor.map(task, parts, threads, stop):
+    unsolved = (BoardChunk(first, chunks.chunk_keys(first)) for first in list(chunks.left))
+    for found in executor.map(task, unsolved, threads, stop):
         if found is not None and found.first in chunks.left:
             chunks.write_chunk(found.first, np.asarray(found.content, np.int8), found.seconds)
 

@@ -60,20 +60,37 @@ shows how to judge a policy of your own.
 """
 
 
+def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
+    """Judge agents and print or write the verdicts, or the page of all of them. Returns the exit code."""
+    with stop_on_signal() as stop:
+        judged = judge_agents(request, options, stop)
+    if judged is None:
+        console.print_note("interrupted: no agent is judged; run the same command again")
+        return exit_code()
+    if page_file:
+        command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+        write_file(page_file, render_page(judged, options, command, request.root).encode())
+    elif table.is_printed:
+        print_verdicts(judged, table.wide)
+    else:
+        output_frame(build_verdict_frame(judged.verdicts), table)
+    return 0
+
+
 def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
-    """One row for each agent, kind, source and number of pieces; the games against the oracle are in each of them."""
+    """Return a row for each agent, kind, source and number of pieces; each has the games against the oracle too."""
     return pl.concat(
-        each.figures.select(
-            pl.lit(each.agent.label).alias("agent"),
+        verdict.figures.select(
+            pl.lit(verdict.agent.label).alias("agent"),
             pl.all(),
-            pl.lit(each.games.games, pl.Int64).alias("oracle_games"),
+            pl.lit(verdict.games.games, pl.Int64).alias("oracle_games"),
             *(
-                pl.lit(each.draw_estimate and getattr(each.draw_estimate, end), pl.Float64).alias(name)
+                pl.lit(verdict.draw_estimate and getattr(verdict.draw_estimate, end), pl.Float64).alias(name)
                 for name, end in (("draws", "mean"), ("draws_low", "low"), ("draws_high", "high"))
             ),
-            pl.lit(each.turns_a_second).alias("turns_a_second"),
+            pl.lit(verdict.turns_a_second).alias("turns_a_second"),
         )
-        for each in verdicts
+        for verdict in verdicts
     )
 
 
@@ -82,61 +99,44 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
-        *ranking_columns([each.agent.label for each in verdicts]),
+        *ranking_columns([verdict.agent.label for verdict in verdicts]),
         number_column("optimal, %", turns["optimal"], format_percent),
         number_column("regret", turns["regret"], format_half_points),
         interval_column(turns["regret_low"], turns["regret_high"], format_half_points, spare=2),
         number_column("of placements", placements["regret"], format_half_points, spare=1),
         number_column("of gifts", gifts["regret"], format_half_points, spare=1),
     ]
-    played = any(each.draw_estimate for each in verdicts)
-    if played:
-        draws = [each.draw_estimate or Estimate(0.0, 0.0, 0.0) for each in verdicts]
+    has_games = any(verdict.draw_estimate for verdict in verdicts)
+    if has_games:
+        draws = [verdict.draw_estimate or Estimate(0.0, 0.0, 0.0) for verdict in verdicts]
         columns += [
-            number_column("draws, %", [each.mean for each in draws], format_percent),
-            interval_column([each.low for each in draws], [each.high for each in draws], spare=3),
+            number_column("draws, %", [estimate.mean for estimate in draws], format_percent),
+            interval_column([estimate.low for estimate in draws], [estimate.high for estimate in draws], spare=3),
         ]
-    where = f"{len(positions.logged):,} positions ({positions.rules.name} rules)"
-    title = f"Turns in {where}: regret in half-points{', draws v oracle' if played else ''}"
+    subject = f"Turns in {len(positions.logged):,} positions ({positions.rules.name} rules)"
+    title = f"{subject}: regret in half-points{', draws v oracle' if has_games else ''}"
     console.print_tables([console.build_table(columns, title)], wide=wide)
     console.print_tables([console.build_table(_build_piece_columns(verdicts), "By pieces on the board")], wide=wide)
 
 
-def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
-    """Judge agents and print or write the verdicts, or the page of all of them. Returns the exit code."""
-    with stop_on_signal() as stop:
-        found = judge_agents(request, options, stop)
-    if found is None:
-        console.print_note("interrupted: no agent is judged; run the same command again")
-        return exit_code()
-    if page_file:
-        command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-        write_file(page_file, render_page(found, options, command, request.root).encode())
-    elif table.is_printed:
-        print_verdicts(found, table.wide)
-    else:
-        output_frame(build_verdict_frame(found.verdicts), table)
-    return 0
-
-
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
-    """Verdicts by the mean regret of a turn, the least first; then by the label."""
-    return sorted(verdicts, key=lambda each: (_select_totals([each], "turn")["regret"][0], each.agent.label))
+    """Sort verdicts by the mean regret of a turn, the least first; then by the label."""
+    return sorted(verdicts, key=lambda one: (_select_totals([one], "turn")["regret"][0], one.agent.label))
 
 
 def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
-    """A row an agent with the figures of all its decisions of a kind; null where it had none."""
+    """Return a row an agent with the figures of all its decisions of a kind; null where it had none."""
     whole = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
-    found = (verdict.figures.filter(whole) for verdict in verdicts)
-    return pl.concat(rows if len(rows) else rows.clear(1) for rows in found)
+    totals = (verdict.figures.filter(whole) for verdict in verdicts)
+    return pl.concat(rows if len(rows) else rows.clear(1) for rows in totals)
 
 
 def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
-    """Columns with a row for each agent and number of pieces on the board."""
-    labelled = (each.figures.with_columns(agent=pl.lit(each.agent.label)) for each in verdicts)
+    """Return columns with a row for each agent and number of pieces on the board."""
+    labelled = (verdict.figures.with_columns(agent=pl.lit(verdict.agent.label)) for verdict in verdicts)
     figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
     rows = figures.select("agent", "pieces").unique(maintain_order=True)
-    rows = pl.concat(part.sort("pieces") for part in rows.partition_by("agent", maintain_order=True))
+    rows = pl.concat(own.sort("pieces") for own in rows.partition_by("agent", maintain_order=True))
     placements, gifts = (
         rows.join(figures.filter(pl.col("kind") == kind), on=("agent", "pieces"), how="left", maintain_order="left")
         for kind in DECISION_KINDS[1:]
@@ -154,7 +154,7 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
 
 
 def render_page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
-    """The leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
+    """Render the leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
     verdicts = sort_by_regret(judged.verdicts)
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     head = PAGE_TEMPLATE.format(
@@ -167,43 +167,43 @@ def render_page(judged: Verdicts, options: JudgeOptions, command: Sequence[str],
         plies=OPENING_PLIES,
         reach=(turns["regret_high"] - turns["regret"]).max(),
     )
-    draws, rules = [each.draw_estimate for each in verdicts], judged.positions.rules
-    sizes = [compute_knowledge_bytes(each.agent, root, rules) for each in verdicts]
-    commands = list_commands([each.agent for each in judged.verdicts], root)
+    draws, rules = [verdict.draw_estimate for verdict in verdicts], judged.positions.rules
+    sizes = [compute_knowledge_bytes(verdict.agent, root, rules) for verdict in verdicts]
+    commands = list_commands([verdict.agent for verdict in judged.verdicts], root)
     columns = [
         number_column("", range(1, len(verdicts) + 1)),
-        text_column("agent", [f"`{each.agent.label}`" for each in verdicts]),
+        text_column("agent", [f"`{verdict.agent.label}`" for verdict in verdicts]),
         number_column("optimal", turns["optimal"], format_percent),
         number_column("regret", turns["regret"], format_half_points),
         number_column("of placements", placements["regret"], format_half_points),
         number_column("of gifts", gifts["regret"], format_half_points),
-        ResultColumn("draws", [format_percent(each.mean) if each else "" for each in draws]),
-        ResultColumn("95 % interval", [format_interval(each.low, each.high) if each else "" for each in draws]),
-        number_column("turns/s", [float(f"{each.turns_a_second:.2g}") for each in verdicts], "{:,.0f}".format),
+        ResultColumn("draws", [format_percent(share.mean) if share else "" for share in draws]),
+        ResultColumn("95 % interval", [format_interval(share.low, share.high) if share else "" for share in draws]),
+        number_column("turns/s", [float(f"{verdict.turns_a_second:.2g}") for verdict in verdicts], "{:,.0f}".format),
         ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
     ]
-    made = ["", "## The policies", "", "```", *commands, "```"] if commands else []
-    return head + "\n".join([Table("", columns).markdown, *made]) + "\n"
+    policies = ["", "## The policies", "", "```", *commands, "```"] if commands else []
+    return head + "\n".join([Table("", columns).markdown, *policies]) + "\n"
 
 
 def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
-    """The bytes of the files that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
+    """Return the bytes that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
         card = load_card(Archive.open(root), agent.policy_id)
         sizes += [card.files[name].bytes for name in KNOWLEDGE_FILES if name in card.files]
-    base = find_largest_tablebase(rules) if hasattr(agent.build(), "set_tablebases") else None
-    return sum(sizes) + (base.card.bytes if base else 0) or None
+    tablebase = find_largest_tablebase(rules) if hasattr(agent.build(), "set_tablebases") else None
+    return sum(sizes) + (tablebase.card.bytes if tablebase else 0) or None
 
 
 def list_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
-    """The commands that played the games of the agents' policies and learned these, as they were typed, each once."""
+    """List the commands that played the games of the agents' policies and learned these, as typed, each once."""
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:
         return []
     archive = Archive.open(root)
     learned = [card.learned for card in load_cards(archive) if card.policy_id in policy_ids]
-    known = {record.run_id: record for record in archive.load_runs()}
-    used = (known[run_id] for each in learned for run_id in each["run_ids"] if run_id in known)
-    played = [record.command for record in used if not record.training]
-    return list(dict.fromkeys([*played, *(str(each["command"]) for each in learned)]))
+    records = {record.run_id: record for record in archive.load_runs()}
+    sources = (records[run_id] for fields in learned for run_id in fields["run_ids"] if run_id in records)
+    played = [record.command for record in sources if not record.training]
+    return list(dict.fromkeys([*played, *(str(fields["command"]) for fields in learned)]))

@@ -127,7 +127,7 @@ class AgentVerdict(NamedTuple):
     """The judgement on one agent."""
 
     agent: AgentSpec
-    figures: pl.DataFrame  # see ``analytics.exact.position_set.judgement``
+    figures: pl.DataFrame  # see ``analytics.exact.position_set.compute_judgement``
     turns_a_second: float  # of one thread
     games: Tally  # against the oracle
     notes: Sequence[str]  # on turns that were none
@@ -160,23 +160,23 @@ class TurnCollector:
         self._positions, self._seed = positions, seed
         self._local = threading.local()
         # The time of the processor, since other programs may be running; another process has a time of its own.
-        elsewhere = agent.runs_programs or agent.limits.isolation == "process"
-        self._clock = time.perf_counter if elsewhere else time.thread_time
+        remote = agent.runs_programs or agent.limits.isolation == "process"
+        self._clock = time.perf_counter if remote else time.thread_time
 
     def list_chunks(self, draws: int) -> Iterator[_TurnChunk]:
-        """All jobs, one turn in every position before the next."""
+        """Yield the chunks of a judgement: one turn in every position before the next."""
         words, size = self.guarded.game_words, len(self._positions.hand)
         most = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
         return (_TurnChunk(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
 
-    def time_turns(self, job: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a job takes a second)
-        """A job, its turns, and the seconds that they took the calling thread."""
+    def time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a chunk takes a second)
+        """Return a chunk, its turns, and the seconds that they took the calling thread."""
         if not hasattr(self._local, "player"):
             self._local.player = self.guarded.fork_player()
-            self._request_turns(_TurnChunk(job.draw, slice(0, 1)))  # warm-up is not timed
+            self._request_turns(_TurnChunk(chunk.draw, slice(0, 1)))  # warm-up is not timed
         started = self._clock()
-        turns = self._request_turns(job)
-        return job, turns, self._clock() - started
+        turns = self._request_turns(chunk)
+        return chunk, turns, self._clock() - started
 
     def collect_turns(
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
@@ -185,10 +185,12 @@ class TurnCollector:
         shape = len(self._positions.hand), options.draws
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
-        for job, found, seconds in THREADS.map(self.time_turns, self.list_chunks(options.draws), options.threads, stop):
-            for column, asked in zip(turns, found, strict=True):
-                column[job.rows, job.draw] = asked
-            fastest[job.rows.start] = min(fastest.get(job.rows.start, seconds), seconds)
+        for chunk, found, seconds in THREADS.map(
+            self.time_turns, self.list_chunks(options.draws), options.threads, stop
+        ):
+            for column, values in zip(turns, found, strict=True):
+                column[chunk.rows, chunk.draw] = values
+            fastest[chunk.rows.start] = min(fastest.get(chunk.rows.start, seconds), seconds)
             progress(len(found.cells))
         return turns, shape[0] / max(sum(fastest.values()), 1e-9)
 
@@ -201,11 +203,11 @@ class TurnCollector:
                 "that counts as a loss"
             )
 
-    def _request_turns(self, job: _TurnChunk) -> Turns:
+    def _request_turns(self, chunk: _TurnChunk) -> Turns:
         player: BatchPlayer = self._local.player
-        batch = self._positions.select_range(job.rows.start, job.rows.stop)
-        first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(job.rows.start)
-        rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(job.draw))
+        batch = self._positions.select_range(chunk.rows.start, chunk.rows.stop)
+        first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(chunk.rows.start)
+        rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(chunk.draw))
         player.start(range(len(batch.hand)))
         return self.guarded.take_turns(player, batch, rng, np.arange(len(batch.hand), dtype=np.uint32))
 
@@ -244,7 +246,7 @@ def play_against(
         return Tally(), []
     engine, pairs = build_engine(spec), -(-options.games // 2)
     blocks = engine.play((PairRange(0, pair, 1) for pair in range(pairs)), options.threads, stop)
-    return tally_by_pairing(each.block for each in blocks).get(0, Tally()), engine.describe_misbehaviour()
+    return tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour()
 
 
 def estimate_draw_rate(games: Tally) -> Estimate:

@@ -145,8 +145,8 @@ class GuardedAgent:
     ) -> Turns:
         """The turns of ``player``, which plays for this agent; its evaluations into ``evaluations`` [B].
 
-        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it takes
-        too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
+        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it
+        takes too long, the cell is ``LATE_CELL``. An exception does not show which game of the batch caused it, so each
         game is then asked for alone. Raises ``StuckError``.
         """
         size = len(rng.seeds)
@@ -193,7 +193,7 @@ class GuardedAgent:
         return int(turns.cells[0]), int(turns.gifts[0])
 
     def _fill_in_failures(self, some: SomeTurnsFailedError, batch: Batch, report: ErrorCallback | None) -> Turns:
-        """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE``."""
+        """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE_CELL``."""
         for i, error in some.failures.items():
             some.turns.cells[i], some.turns.gifts[i] = self._encode_failure(error, batch.position(i), report), NONE
         return some.turns

@@ -34,7 +34,7 @@ class SubprocessDiedError(Exception):
 
 
 class Subprocess:
-    """A process that serves requests by a function, as ``child_program`` says.
+    """A process that serves requests by a function, as ``subprocess_program`` says.
 
     A child that dies, is late or writes nonsense is ended: it must not be asked again.
     """
@@ -54,8 +54,8 @@ class Subprocess:
         """Start a process and send its first request: ``setup`` and ``content``.
 
         ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
-        the command of ``child_program``; ``variables``: environment; ``shared``: open files that it has too, under the
-        same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
+        the command of ``subprocess_program``; ``variables``: environment; ``shared``: open files that it has too, under
+        the same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
         in which it records the time of compiling, under the same number, and which is closed with it. Raises
         ``SubprocessDiedError``.
         """
@@ -93,8 +93,8 @@ class Subprocess:
     def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
         """Its next answer: a value of ``kind``, and bytes.
 
-        Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after ``seconds``, in
-        which it did not compile.
+        Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after
+        ``seconds`` in which it did not compile.
         """
         with self._stop_on_error():
             deadline = None if seconds is None else build_deadline(seconds, self._clock)

@@ -1,6 +1,6 @@
 """The program of every child process: ``python -m runners.hosting.subprocess_program MODULE:FUNCTION MEGABYTES PIPES``.
 
-``HYDRA_FUNCTION`` of ``MODULE_PREFIX`` gets the first request. It returns the answer, and the function that gets all other requests:
+``FUNCTION`` of ``MODULE`` gets the first request. It returns the answer, and the function that gets all other requests:
 that one returns an answer, or None if there is none. Requests and answers are a JSON value and bytes. Nothing is
 unpickled. This needs the standard library of Python 3.7 only: a player's own interpreter may run it.
 """

@@ -219,11 +219,13 @@ def _apply_gift(words: list[str], game: Game) -> Game:
 def _apply_placement(words: list[str], game: Game) -> Game:
     if len(words) > 2:
         raise RequestError(
-            f"{quote_input(' '.join(words))} is {len(words)} words instead of one or two: {describe_expected_input(game)}"
+            f"{quote_input(' '.join(words))} is {len(words)} words instead of one or two: "
+            f"{describe_expected_input(game)}"
         )
     if "@" in words[0]:
         raise RequestError(
-            f"{quote_input(words[0])}: the piece is in your hand, so type its cell alone; {describe_expected_input(game)}"
+            f"{quote_input(words[0])}: the piece is in your hand, so type its cell alone; "
+            f"{describe_expected_input(game)}"
         )
     if len(words[0]) == 1:
         raise RequestError(f"{quote_input(words[0])} is not a cell a1 to d4: {describe_expected_input(game)}")

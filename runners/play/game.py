@@ -28,7 +28,7 @@ class NextDecision(StrEnum):
 
 @dataclass(frozen=True)
 class Game:
-    """A game so far. ``give``, ``place``, ``play`` and ``forfeited`` return the game that follows.
+    """A game so far. ``give``, ``place``, ``play`` and ``with_forfeit`` return the game that follows.
 
     They raise ``RequestError`` for what the rules forbid, with the value, the reason and the legal values.
     """

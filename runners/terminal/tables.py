@@ -50,7 +50,7 @@ def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOu
 
 
 def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
-    """Print a table of the first ``SHOWN`` rows as soon as they are there; if there are more, then how many there are.
+    """Print the first ``MAX_PRINTED_ROWS`` rows as a table as soon as they are there; if there are more, then how many.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have.
     """

@@ -176,7 +176,8 @@ class BackgroundPool:
         with self._changed:
             found = self._jobs.get(key)
             if found is not None and (
-                found in self._abandoned_jobs or not _needs_new_job(found, seconds, again, version)
+                found in self._abandoned_jobs
+                or not (_can_continue(found, seconds, again) or _is_outdated(found, version))
             ):
                 found.last_requested = time.monotonic()
                 self._jobs.move_to_end(key)
@@ -290,10 +291,6 @@ class BackgroundPool:
             with self._changed:
                 for job in [each for each in self._queue if each.ended]:
                     self._queue.remove(job)
-
-
-def _needs_new_job(job: BackgroundJob, seconds: float, again: bool, version: Hashable) -> bool:
-    return _can_continue(job, seconds, again) or _is_outdated(job, version)
 
 
 def _can_continue(job: BackgroundJob, seconds: float, again: bool) -> bool:

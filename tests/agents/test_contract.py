@@ -112,7 +112,7 @@ def test_every_description_fits_the_table_of_agents() -> None:
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
     arena = BatchEngine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, 3, opening_plies)
     pairs = 8 if name == "oracle" else 50  # perfect play takes its time
-    games = arena.play_block(PairRange(0, 0, pairs)).block.games
+    games = arena.play_block(PairRange(0, 0, pairs)).games
     assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
 
 
@@ -135,7 +135,7 @@ def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rul
         arena = BatchEngine(
             rules, [SPECS[name].build(), SPECS["semi_random"].build()], [name, "two"], [(0, 0), (0, 1)], 3, 3, 2
         )
-        blocks = [each.block for each in arena.play(orders, threads)]
+        blocks = list(arena.play(orders, threads))
         columns = [(block, i) for block in blocks for i in range(2 * block.pairs)]
         return {
             (block.pairing, 2 * block.first_pair + i): [

@@ -124,7 +124,7 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
 def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> float:
     """The share of games, in percent."""
     engine = BatchEngine(CLASSIC, [Mcts(**settings), opponent], ["mcts", "opponent"], [(0, 1)], seed=5, run=5)
-    games = engine.play_block(PairRange(0, 0, pairs)).block.games
+    games = engine.play_block(PairRange(0, 0, pairs)).games
     return float(100 * ((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2)
 
 

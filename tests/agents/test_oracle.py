@@ -38,11 +38,7 @@ def results(games: Games, first: Sequence[int]) -> list[int]:
 
 def play(rules: Rules, agents: Sequence[Agent], plies: int, pairs: int, seed: int = 1) -> tuple[Games, list[int]]:
     """Games of two agents from random openings, and the value of each opening for seat 0."""
-    games = (
-        BatchEngine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies)
-        .play_block(PairRange(0, 0, pairs))
-        .block.games
-    )
+    games = BatchEngine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies).play_block(PairRange(0, 0, pairs)).games
     solver, values = Solver(rules, 16.0), []
     acts = (plies + rules.mover_chooses) % 2
     for game in range(2 * pairs):

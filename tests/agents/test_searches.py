@@ -82,7 +82,7 @@ def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
 def share_won(agent: GeneticMinimax) -> float:
     """Of 300 games against random."""
     engine = BatchEngine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], seed=5, run=5)
-    games = engine.play_block(PairRange(0, 0, 150)).block.games
+    games = engine.play_block(PairRange(0, 0, 150)).games
     return float((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2
 
 

@@ -55,7 +55,8 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The same archive with files of every kind, so that no view is empty. It is only copied."""
-    from analytics.tables.derived.definitions import EVALUATIONS_TABLE, index_runs
+    from analytics.tables.derived.definitions import EVALUATIONS_TABLE
+    from analytics.tables.derived.indexing import index_runs
     from analytics.tables.derived.range_table import record_derived_units
     from analytics.tables.verification.archive import verify_archive
     from tests.analytics.indexed import derive_all, write_draw_evaluations

@@ -25,8 +25,8 @@ from analytics.tables.derived.definitions import (
     derive_first_plies,
     derive_stored_positions,
     format_extent,
-    index_runs,
 )
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.games import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 

@@ -43,7 +43,7 @@ def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
 @cache
 def careful_games(rules: Rules) -> Games:
     engine = BatchEngine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
-    return engine.play_block(PairRange(0, 0, 4096)).block.games
+    return engine.play_block(PairRange(0, 0, 4096)).games
 
 
 @cache
@@ -80,8 +80,7 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
 def outcomes(engine: BatchEngine, orders: Sequence[PairRange], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
     """The games of some orders, each once, by pairing, pair and game."""
     found: dict[tuple[int, int, int], Outcome] = {}
-    for played in engine.play(orders, threads):
-        block = played.block
+    for block in engine.play(orders, threads):
         for i, plies in enumerate(block.games.plies.tolist()):
             key = block.pairing, block.first_pair + i // block.games_per_pair, i % block.games_per_pair
             assert key not in found

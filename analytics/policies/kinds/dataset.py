@@ -3,8 +3,9 @@
 Runs are in the order in which they began, as their records say. Games of a run are in the order of their ids. No clock
 or machine changes this order. The games of the latest generation of a training count last.
 
-The ids of a policy's games are stored beside it: ``games.parquet`` has a row for each range of ids. ``select_source_games``
-finds them again. The condition that chose them is not asked again, so games added later change nothing.
+The ids of a policy's games are stored beside it: ``games.parquet`` has a row for each range of ids.
+``select_source_games`` finds them again. The condition that chose them is not asked again, so games added later change
+nothing.
 """
 
 from __future__ import annotations
@@ -220,14 +221,14 @@ def load_dataset(selection: Selection, order: Sequence[str] = ()) -> Dataset:
 def sort_for_learning(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
     """Runs in the order of learning: the order of their ids in ``order``, or the order in which they began.
 
-    Raises ``RequestError`` as ``check_rules`` does.
+    Raises ``RequestError`` as ``_check_same_rules`` does.
     """
-    check_same_rules(runs)
+    _check_same_rules(runs)
     by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
     return tuple(sorted(by_begin, key=lambda record: order.index(record.run_id) if order else 0))
 
 
-def check_same_rules(runs: Sequence[RunRecord]) -> None:
+def _check_same_rules(runs: Sequence[RunRecord]) -> None:
     """Raises ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
     first = runs[0]
     for record in runs[1:]:

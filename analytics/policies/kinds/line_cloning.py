@@ -42,7 +42,7 @@ from analytics.policies.kinds.line_fit import (
     learn_outputs,
     learn_rows,
 )
-from analytics.policies.kinds.line_sweep import HELD_OUT_ONE_IN, compute_game_words, replay_board
+from analytics.policies.kinds.line_sweep import compute_game_words, is_held_out, replay_board
 from analytics.store.game_tables import RangeGames
 from analytics.store.records import run_id_to_number
 from quarto.batch import Games
@@ -233,8 +233,8 @@ class CloningBlock(NamedTuple):
 def select_cloning_block(
     found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
-    """One game of ``ONE_IN``, or the others."""
-    rows = np.flatnonzero((words % np.uint64(HELD_OUT_ONE_IN) == 0) == held_out)
+    """The games that measure the error, or those that are learned from."""
+    rows = np.flatnonzero(is_held_out(words) == held_out)
     taken = found.select_rows(rows)
     games = Games(*(np.ascontiguousarray(each) for each in taken.games))
     return CloningBlock(games, np.stack([taken.opening, seats[rows]]), words[rows])

@@ -108,6 +108,12 @@ class StageBoards(NamedTuple):
         return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in others))
 
 
+def is_held_out(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each of some games measures the error, by its random word; the others are learned from."""
+    held_out: NDArray[np.bool_] = words % np.uint64(HELD_OUT_ONE_IN) == 0
+    return held_out
+
+
 class GameSample(NamedTuple):
     """Games in the order of their random words [G], ascending."""
 
@@ -116,7 +122,7 @@ class GameSample(NamedTuple):
 
     def split(self, held_out: bool) -> GameSample:
         """The games that measure the error, or those that are learned from."""
-        rows = np.flatnonzero((self.words % np.uint64(HELD_OUT_ONE_IN) == 0) == held_out)
+        rows = np.flatnonzero(is_held_out(self.words) == held_out)
         return GameSample(self.words[rows], Games(*(np.ascontiguousarray(each[..., rows]) for each in self.games)))
 
 
@@ -137,7 +143,10 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 
 @kernel()
 def compute_game_words(run: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """A random word for each game of a run (its ``run_id_to_number``), the same whatever else was chosen: [G] uint64."""
+    """A random word for each game of a run, the same whatever else was chosen: [G] uint64.
+
+    ``run`` is the run's number by ``run_id_to_number``.
+    """
     words = np.empty(game_id.shape[0], np.uint64)
     for i in range(game_id.shape[0]):
         words[i] = mix(mix(uint64(run) + uint64(seed) * GAMMA) ^ (uint64(game_id[i]) + GAMMA))

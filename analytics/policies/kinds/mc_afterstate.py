@@ -144,7 +144,7 @@ def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]
 
 
 def update_boards(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
-    """Apply ``advance`` or ``go_back`` to the boards of all games."""
+    """Apply ``add_ply`` or ``remove_ply`` to the boards of all games."""
     map_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
 
 

@@ -119,9 +119,10 @@ class ArchiveFiles:
             return []
         needed = least if short else extents[0]
         lacking = short or self.list_derived_files(POSITIONS_TABLE, run_id, needed.__eq__)[1]
+        ranges = len(self.archive.list_effective_ranges(run_id))
         raise NotIndexedError(
-            f"{len(lacking)} of {len(self.archive.list_effective_ranges(run_id))} ranges of games of run {run_id} are not indexed to "
-            f"ply {int(needed)}: run {self.archive.format_command('archive index')} first"
+            f"{len(lacking)} of {ranges} ranges of games of run {run_id} are not indexed to ply {int(needed)}: run "
+            f"{self.archive.format_command('archive index')} first"
         )
 
     def list_game_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:

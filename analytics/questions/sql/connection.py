@@ -1,7 +1,7 @@
 """A connection to DuckDB in which the views of an archive get their rows when a question reads them first.
 
-It has a temporary folder, ``ScratchFolder``, for the rows that questions spill. The process has one more if an archive has a
-name that DuckDB would take for a pattern: for a plain name of it, which lasts as long as frames that read by it.
+It has a temporary folder, ``ScratchFolder``, for the rows that questions spill. The process has one more if an archive
+has a name that DuckDB would take for a pattern: for a plain name of it, which lasts as long as frames that read by it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Connection:
             self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
 
     def _define(self, names: Iterable[str]) -> bool:
-        """Make views, without their rows, and macros that ``list_needed_names`` has put in order; false: all were there."""
+        """Make views, without their rows, and macros, in the order of ``list_needed_names``; false: all were there."""
         new = [name for name in names if name not in self._defined]
         for name in new:
             self.duckdb.execute(load_definitions()[name])
@@ -213,7 +213,7 @@ class Connection:
         self._files.list_sound_files("plies")
         archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
         for run_id in run_ids:
-            record = lazy_rows.load_record(archive, run_id)  # raises before DuckDB reads
+            record = archive.load_run(run_id)  # raises before DuckDB reads
             self.duckdb.register(f"{view}_{run_id}", LazyArrowStream(replay(archive, record, self.failures)))
             sources.append((f"FROM {view}_{run_id}", {"run_id": views.quote_literal(run_id)} | values(record)))
         self.duckdb.execute(views.create_view_sql(view, sources))

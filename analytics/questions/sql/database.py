@@ -74,8 +74,8 @@ class OpenArchive:
         ``docs/sql.md``.
 
         With ``check``, runs must have all games that their records name. A file is compared with the check in its name
-        before the first question to it, once per machine (see ``checked_files``). Raises ``RequestError`` for a wrong
-        ``root`` and, with ``check``, ``FailureError`` for games that are lost.
+        before the first question to it, once per machine (see ``ArchiveFiles.check_files``). Raises ``RequestError``
+        for a wrong ``root`` and, with ``check``, ``FailureError`` for games that are lost.
         """
         self._root = root
         self._limits = limits

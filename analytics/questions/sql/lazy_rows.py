@@ -28,7 +28,7 @@ from analytics.tables.derived.boards import (
     derive_ordered_openings,
     replay_plies,
 )
-from quarto.errors import ArenaError, FailureError
+from quarto.errors import ArenaError
 
 
 class ArrowStream:
@@ -82,7 +82,7 @@ ReplayScanner = Callable[[Archive, RunRecord, Failures], pl.LazyFrame]
 
 
 def scan_boards(archive: Archive, record: RunRecord, failures: Failures, more: Collection[str]) -> pl.LazyFrame:
-    """The plies of a run with the board before each, by the schema ``BOARDS``, and with columns of ``MORE``."""
+    """The plies of a run with the board before each, by the schema ``BOARDS`` and with some of ``EXTRA_COLUMNS``."""
     schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in more}})
     return _scan_replay(
         archive, record.run_id, lambda plies: replay_plies(plies, record, more).select(*schema), schema, failures
@@ -90,18 +90,10 @@ def scan_boards(archive: Archive, record: RunRecord, failures: Failures, more: C
 
 
 def scan_ordered_openings(archive: Archive, record: RunRecord, failures: Failures) -> pl.LazyFrame:
-    """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERS``."""
+    """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERED_OPENINGS``."""
     return _scan_replay(
         archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
     )
-
-
-def load_record(archive: Archive, run_id: str) -> RunRecord:
-    """The record of a run. Raises ``FailureError`` if there is none: the run's rules are not known."""
-    record = archive.find_run(run_id)
-    if record is None:
-        raise FailureError(f"run {run_id} has games and no record, so its rules are not known: restore its record")
-    return record
 
 
 def _scan_replay(

@@ -337,10 +337,10 @@ class QueryLimits:
             if not broken and time.monotonic() >= end:
                 broken.append(self.build_timeout_error())
             if not broken and most < math.inf and _measure_folder(spilled) > most:
+                hint = self._format_option_hint("allow more (--spill), or more memory (--memory), or ")
                 broken.append(
                     RequestError(
-                        f"SQL: the question spills more than {self.spill} to the disk: "
-                        f"{self._format_option_hint('allow more (--spill), or more memory (--memory), or ')}ask about fewer games"
+                        f"SQL: the question spills more than {self.spill} to the disk: {hint}ask about fewer games"
                     )
                 )
             if not broken and self.stopped is not None and self.stopped.is_set():

@@ -221,7 +221,7 @@ _SAMPLING_FUNCTIONS = frozenset({"reservoir_quantile"})  # DuckDB lists it as co
 def combine_conditions(ask: QueryRunner, first: str, second: str) -> str:
     """The condition that holds where both do. Each is checked on its own, so that neither can cancel the other.
 
-    Raises the errors of ``check``.
+    Raises the errors of ``check_condition``.
     """
     for where in (first, second):
         check_condition(ask, where)
@@ -303,9 +303,10 @@ def _list_changing_functions(ask: QueryRunner, names: Iterable[str]) -> list[str
     """Those of these functions that DuckDB does not list as consistent, sorted; a macro if its definition has one."""
     if not names:
         return []
+    literals = ", ".join(map(quote_literal, sorted(names)))
     listed = ask(  # the function in quotes: no macro is made for it but those that are named
         'SELECT DISTINCT function_name, stability, macro_definition FROM "duckdb_functions"() '  # noqa: S608  (quoted)
-        f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({', '.join(map(quote_literal, sorted(names)))})"
+        f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({literals})"
     )
     return sorted(
         {

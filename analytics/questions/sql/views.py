@@ -1,6 +1,6 @@
 """The views of SQL: their columns, and the statements and rows that fill them.
 
-The first half makes statements, the second the rows of the views that follow from records: ``FILLED``.
+The first half makes statements, the second the rows of the views that follow from records: ``RECORD_VIEWS``.
 ``made_views.sql`` and ``position_macros.sql`` define the views that follow from other rows. ``views.csv`` lists their
 columns, with types, units and meanings; the types of ``games`` and ``plies`` are those of the table files.
 """
@@ -216,7 +216,7 @@ def _replace_struct_types(view: str) -> dict[str, str]:
 
 
 def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
-    """The statements that create one of ``FILLED`` from the registered ``_frame`` of this schema.
+    """The statements that create one of ``RECORD_VIEWS`` from the registered ``_frame`` of this schema.
 
     A column of settings without any field is JSON, of which every field is NULL.
     """
@@ -264,7 +264,7 @@ Row = dict[str, Any]
 
 
 def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
-    """One of the views ``FILLED``. Raises ``FailureError`` for a damaged record, tally, verdict or card.
+    """One of the views ``RECORD_VIEWS``. Raises ``FailureError`` for a damaged record, tally, verdict or card.
 
     A column of settings has a field for each setting of any row. If there is none, it is a column of nulls.
     """

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
-from analytics.questions.columns import Cell, ResultColumn, Table, text_column
+from analytics.questions.columns import Cell, ResultColumn, Table, format_interval, text_column
 from analytics.report.published import SEATS, Note, PublishedRate, Study, read_studies, select_notes
 from analytics.report.rendering import render_template
 from analytics.report.style import INK, render_inline_svg
@@ -90,7 +90,8 @@ class Reproduction:
             "opponent": text_column("opponent", [each.opponent for each in figures]),
             "seat": text_column("seat", [each.seat for each in figures]),
             "published": ResultColumn(
-                "published", [f"{each.win.text} ({format_interval(estimate_published_rate(each))})" for each in figures]
+                "published",
+                [f"{each.win.text} ({_format_interval(estimate_published_rate(each))})" for each in figures],
             ),
             "text": ResultColumn("ours by the text", [_format_rate(one) for one in texts]),
             "text_agrees": text_column("agrees", [_format_verdict(one) for one in texts]),
@@ -118,13 +119,17 @@ class Reproduction:
         return f"{sentence}; {left} have not been played yet" if left else sentence
 
 
-def format_interval(estimate: Estimate) -> str:
-    """An interval of shares as percentages."""
-    return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
+def _format_share(share: float) -> str:
+    """A share as a percentage with one decimal, without the sign."""
+    return f"{100 * share:.1f}"
+
+
+def _format_interval(estimate: Estimate) -> str:
+    return format_interval(estimate.low, estimate.high, _format_share)
 
 
 def _format_rate(one: MeasuredRate | None) -> str:
-    return NOT_AVAILABLE if one is None else f"{100 * one.rate.mean:.1f} ({format_interval(one.rate)})"
+    return NOT_AVAILABLE if one is None else f"{_format_share(one.rate.mean)} ({_format_interval(one.rate)})"
 
 
 def _format_verdict(one: MeasuredRate | None) -> str:

@@ -94,7 +94,7 @@ def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> ReportS
 def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
-    There is a row for each rules, agent that is shown, ply and choice. The agent ``EVERYBODY`` is all agents together,
+    There is a row for each rules, agent that is shown, ply and choice. The agent ``ALL_AGENTS`` is all agents together,
     shown or not. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``,
     ``draws``, ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64);
     ``score`` (1 won, 1/2 drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).

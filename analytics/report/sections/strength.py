@@ -15,6 +15,7 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent_tenths,
+    format_signed,
     number_column,
     opponent_columns,
     pairing_columns,
@@ -92,11 +93,14 @@ def build_ratings_section(chosen: ReportData) -> ReportSection:
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
     table = agent_table(chosen, "Ratings in Elo", frame, [*rating_columns(frame), above])
     mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
+    centred, resampled = (
+        "each group" if fit.groups > 1 else "the agents",
+        "openings" if chosen.shared_openings else "pairs",
+    )
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
-        f"{'each group' if fit.groups > 1 else 'the agents'} is 0, intervals are from resampled "
-        f"{'openings' if chosen.shared_openings else 'pairs'}. Above the next: how likely an agent is stronger than the one "
-        f"below it. {' '.join(fit.describe(mover_chooses))}"
+        f"{centred} is 0, intervals are from resampled {resampled}. Above the next: how likely an agent is stronger "
+        f"than the one below it. {' '.join(fit.describe(mover_chooses))}"
     )
     numbers = Table(
         "Probability of being above the other, in %",
@@ -179,6 +183,6 @@ def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _build_chart_row(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
     """A row of the picture: its values, its texts, and where they stand from the top, in pixels."""
-    number = style.format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
+    number = format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
     ends = {name: row[name] for name in ("elo", "low", "high")}
     return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}

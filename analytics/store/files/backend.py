@@ -319,7 +319,8 @@ class StoreOptions:
         local = parts.hostname in LOCAL_HOSTS
         if parts.scheme == "http" and not (local or said):
             raise RequestError(
-                f"the endpoint {_strip_credentials(endpoint)} is not encrypted: write https://, or allow it with {allow}=true"
+                f"the endpoint {_strip_credentials(endpoint)} is not encrypted: write https://, or allow it with "
+                f"{allow}=true"
             )
         times = _read_seconds(TIMEOUT_VARIABLE, 60.0), _read_seconds(PATIENCE_VARIABLE, 120.0)
         return StoreOptions(scheme, _strip_credentials(endpoint), parts.scheme == "http", *times)

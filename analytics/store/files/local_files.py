@@ -104,19 +104,6 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     sync_folder(path.parent)
 
 
-def create_file(path: Path, content: bytes) -> bool:
-    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
-    with _write_temporary(path, content) as temporary:
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            # A network file system repeats a request whose answer was lost: then the existing file is our own.
-            if not temporary.samefile(path):
-                return False
-    sync_folder(path.parent)
-    return True
-
-
 # Advisory locks end with the process that holds them, however it ends, and no clock is involved. A file system without
 # locks is used without them. Each function that takes a lock says what is then lost.
 
@@ -289,7 +276,15 @@ class LocalBackend(Backend):
     def create(self, path: PurePath, content: bytes) -> bool:
         self._find_status(path)
         create_folder(Path(path.parent))
-        return create_file(Path(path), content)
+        with _write_temporary(Path(path), content) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                # A network file system repeats a request whose answer was lost: then the existing file is our own.
+                if not temporary.samefile(path):
+                    return False
+        sync_folder(Path(path.parent))
+        return True
 
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         self._find_status(path)

@@ -45,7 +45,7 @@ def encode_zigzag(number: int) -> bytes:
 def encode_struct(fields: Iterable[Field], first: bytes = b"", before: int = 0) -> bytes:
     """A struct; its fields must ascend by id, at most 15 apart.
 
-    ``first`` are fields that are encoded already (``part``), up to the id ``before``.
+    ``first`` are fields that are encoded already, up to the id ``before``.
     """
     return first + encode_fields(fields, before) + b"\0"
 

@@ -62,7 +62,7 @@ TACTICS_COLUMNS = pl.Schema(
         "winning_cells": pl.Int32(),  # bit c: the mover could win on cell c
         "safe_gifts": pl.Int32(),  # bit p: piece p was left, and the mover could not win with it
         "lines": pl.Int64(),  # bit n: the ply finished line n of the rules
-        "attributes": pl.Int32(),  # bit v: the pieces of such a line share the attribute value v, as in ``cells_with_value``
+        "attributes": pl.Int32(),  # bit v: the pieces of such a line share value v, as in ``cells_with_value``
     }
 )
 EXTRA_COLUMNS = pl.Schema({**AGENT_COLUMNS, **KEY_COLUMNS, **TACTICS_COLUMNS})
@@ -218,7 +218,7 @@ def _fill_least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: 
 
 
 def replay_plies(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()) -> pl.DataFrame:
-    """The rows of a shard's plies with the board before each, and with columns of ``MORE``: a table by their schemas.
+    """The rows of a shard's plies by the schema ``BOARDS``, with the board before each and some of ``EXTRA_COLUMNS``.
 
     Raises ``ValueError`` if the rows are not games in order.
     """
@@ -237,7 +237,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, more: Collection[str] =
 
 
 def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
-    """The columns ``AGENTS``."""
+    """The columns ``AGENT_COLUMNS``."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
     mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
@@ -256,7 +256,7 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
 
 
 def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """The first plies of each game of a shard, in order and up to symmetry: a table by the schema ``ORDERS``.
+    """The first plies of each game of a shard, in order and up to symmetry: a table by the schema ``ORDERED_OPENINGS``.
 
     Games without plies are left out. Raises ``ValueError`` if the rows are not games in order.
     """

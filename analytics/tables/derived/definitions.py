@@ -1,4 +1,4 @@
-"""The derived tables, and indexing, which makes positions and first plies of games that lack them.
+"""The derived tables.
 
 Each has a schema, says how games become rows, and how parents are made. ``decisions`` has a module of its own.
 """
@@ -6,14 +6,11 @@ Each has a schema, says how games become rows, and how parents are made. ``decis
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import Archive
 from analytics.store.range_files import EVALUATIONS_FOLDER, count_tallies, read_rows, tallies_to_frame
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -21,9 +18,10 @@ from analytics.store.schema import EVALUATIONS_SCHEMA, TABLE_SCHEMAS, TALLIES_SC
 from analytics.store.table_files import damaged_file_error
 from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.positions import POSITIONS, derive_positions
-from analytics.tables.derived.range_table import RangeTable, list_extents, list_missing_ranges, record_derived_units
+from analytics.tables.derived.range_table import (
+    RangeTable,
+)
 from quarto.errors import FailureError
-from quarto.symmetry import build_symmetries
 
 # How the pairs of each pairing ended: written with the games.
 
@@ -144,7 +142,7 @@ def derive_stored_positions(
         raise damaged_file_error(archive.find_path("plies", record.run_id, stored), error) from error
 
 
-# All of them, and indexing.
+# All of them.
 
 INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
 
@@ -156,71 +154,3 @@ TABLES_NOTED_IN_RECORDS = (
     EVALUATIONS_TABLE,
 )  # whose units records note, besides decisions
 TABLE_FOLDERS = (*TABLE_SCHEMAS, *DERIVED_TABLES)  # of table files
-
-
-class IndexChunk(NamedTuple):
-    """A range of games that is to be indexed."""
-
-    run_id: str
-    games: StoredRange
-    end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
-    first_plies: bool = True  # they are counted
-
-
-class IndexSummary(NamedTuple):
-    """What was indexed."""
-
-    games: int = 0
-    rows: int = 0  # of positions
-
-    def add(self, other: IndexSummary) -> IndexSummary:
-        """The totals of both."""
-        return IndexSummary(self.games + other.games, self.rows + other.rows)
-
-
-def list_index_chunks(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> list[IndexChunk]:
-    """The ranges of games that are not indexed up to ``end_ply``.
-
-    Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
-    ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.
-    """
-    parts: list[IndexChunk] = []
-    for run_id in run_ids:
-        build_symmetries(
-            check_record_format(archive.load_run(run_id)).rules
-        )  # built here, once, and not by each thread
-        depth = end_ply or max([END_PLY, *map(int, list_extents(archive, run_id, POSITIONS_TABLE))])
-        positions = {*list_missing_ranges(archive, run_id, POSITIONS_TABLE, partial(has_turns_of_ply, depth - 1))}
-        first_plies = {*list_missing_ranges(archive, run_id, FIRST_PLIES_TABLE, "".__eq__)}
-        parts += [
-            IndexChunk(run_id, games, depth if games in positions else 0, games in first_plies)
-            for games in sorted(positions | first_plies)
-        ]
-    return parts
-
-
-def index_chunk(archive: Archive, part: IndexChunk) -> IndexSummary:
-    """Count the positions and the first plies of a range of games, and store both.
-
-    Raises ``FailureError`` for a file that cannot be read or written.
-    """
-    run_id, stored, end_ply, _ = part
-    record, found = archive.load_run(run_id), 0
-    plies = read_rows(archive, run_id, stored, "plies")
-    if end_ply:
-        positions = derive_stored_positions(archive, record, stored, range(end_ply), plies)
-        POSITIONS_TABLE.write(archive, run_id, stored, positions, format_extent(end_ply))
-        found = len(positions)
-    if part.first_plies:
-        FIRST_PLIES_TABLE.write(archive, run_id, stored, derive_first_plies(plies))
-    return IndexSummary(stored.units * record.unit_line.games_a_pair, found)
-
-
-def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
-    """Index the games of runs that are not indexed yet, in this thread. Raises as ``list_index_chunks`` and ``index`` do."""
-    total = IndexSummary()
-    for part in list_index_chunks(archive, run_ids, end_ply):
-        total = total.add(index_chunk(archive, part))
-    for run_id in run_ids:
-        record_derived_units(archive, run_id, INDEX_TABLES)
-    return total

@@ -39,11 +39,10 @@ POSITIONS = pl.Schema(
     }
 )
 
-CHOSEN_TURN, IMPOSED_PLACEMENT, IMPOSED_TURN = range(
-    3
-)  # the column ``imposed``: nothing, the placement only, or the whole turn
+# The column ``imposed``: nothing, the placement only, or the whole turn.
+CHOSEN_TURN, IMPOSED_PLACEMENT, IMPOSED_TURN = range(3)
 
-# The lowest bits of the fields in a word of ``SortKeys.choice``. The sort uses digits of 11 bits; the mask begins a digit.
+# The lowest bits of the fields in a word of ``SortKeys.choice``. The sort uses digits of 11 bits; the mask begins one.
 CELL_SHIFT, SECOND_SHIFT, PAIRING_SHIFT, MASK_SHIFT = 5, 9, 10, 44
 DIGIT_BITS = 11
 BUCKETS = 1 << DIGIT_BITS
@@ -80,7 +79,7 @@ class Boards(NamedTuple):
 class SortKeys(NamedTuple):
     """The sort keys of the turns of a ply: first the mask, then the board, then the rest."""
 
-    board: NDArray[np.uint64]  # [R] ``Turn.board``
+    board: NDArray[np.uint64]  # [R] ``CanonicalTurn.board``
     choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
     row: NDArray[np.int32]  # [R] index of the row in the ply
 
@@ -293,7 +292,7 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 
 @kernel()
 def _compute_canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
-    """[T, 4] the fields of ``Turn``: the canonical forms of turns [T, 3] (hand, cell, piece) on one board."""
+    """[T, 4] the fields of ``CanonicalTurn``: the canonical forms of turns [T, 3] (hand, cell, piece) on one board."""
     found = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
         choice = turns[i, 1], turns[i, 2]
@@ -308,7 +307,7 @@ def _compute_canonical_turns(position: Position, turns: NDArray[np.int64], table
 def list_canonical_turns(position: Position, rules: Rules) -> pl.DataFrame:
     """Every turn in a position or, on a board without a hand, after every gift, with its canonical form.
 
-    Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``Turn``.
+    Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``CanonicalTurn``.
     """
     every = [piece for piece in range(PIECES) if position.available >> piece & 1]
     cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]

@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -23,10 +23,11 @@ from analytics.store.archive import Archive, ExtentFilter
 from analytics.store.game_tables import ROW_GROUP_ROWS, TableBytes
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import write_table
-from analytics.store.ranges import Range, Ranges, StoredRange, list_gaps, split_into_files
+from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, list_gaps, split_into_files
 from analytics.store.records import RunRecord
 from analytics.store.table_files import read_file_frames
 
+Extent = TypeVar("Extent")
 RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
 
 
@@ -134,17 +135,12 @@ def list_missing_ranges(archive: Archive, run_id: str, table: RangeTable, enough
     return archive.list_effective_ranges(run_id).select_outside(known)
 
 
-class TableChunk(NamedTuple):
-    """A part of a range of games, from which a table is to be made."""
+class Chunk(NamedTuple, Generic[Extent]):
+    """The games of a run that one task carries out, and what it needs to know besides."""
 
     run_id: str
-    games: StoredRange
-    first: int
-    end: int
-
-    @property
-    def units(self) -> int:
-        return self.end - self.first
+    games: FileSlice
+    extent: Extent  # of what the task makes of them
 
 
 def group_partial_files(
@@ -159,19 +155,17 @@ def group_partial_files(
     return iter(made.values())
 
 
-def list_missing_chunks(
-    run_id: str, games: StoredRange, made: Iterable[StoredRange], most: int
-) -> Iterator[TableChunk]:
+def list_missing_slices(games: StoredRange, made: Iterable[StoredRange], most: int) -> Iterator[FileSlice]:
     """The parts of a range of games that a table lacks: aligned, with at most ``most`` units each.
 
     A part in ``made`` has a file already, even if the files do not yet make up the whole range.
     """
-    gaps = list_gaps(sorted((each.first, each.end) for each in made), games.end, games.first)
+    gaps = list_gaps(sorted((file.first, file.end) for file in made), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
-        yield TableChunk(run_id, games, games.first, games.end)
+        yield FileSlice.whole(games)
     for first, end in gaps:
         for low, high in split_into_files(first, end, games.end, most):
-            yield TableChunk(run_id, games, low, high)
+            yield FileSlice(games, low, high)
 
 
 # Merging: tables that are sorted by the same key become one. Of each table only a part is in memory. A step takes, from

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 from pathlib import PurePath
@@ -45,7 +46,8 @@ class MergeOptions(NamedTuple):
     other_code: bool = False  # add games of other code to a run that is there
 
 
-class MergeSummary(NamedTuple):
+@dataclass
+class MergeSummary:
     """Counts of what a merge added."""
 
     runs: int = 0  # that were not there
@@ -54,10 +56,6 @@ class MergeSummary(NamedTuple):
     verdicts: int = 0
     jobs: int = 0  # of sweeps
     tables: int = 0  # files of derived tables
-
-    def with_more(self, **counts: int) -> MergeSummary:
-        """The same with more of some of them."""
-        return self._replace(**{name: getattr(self, name) + count for name, count in counts.items()})
 
 
 def merge_archives(
@@ -78,26 +76,30 @@ def merge_archives(
     done = MergeSummary()
     with_records = [[(record, source) for record in source.load_runs()] for source in sources]
     for record, source in heapq.merge(*with_records, key=lambda each: beginning_key(each[0])):
-        done = _merge_run(source, target, record, done, progress)
+        _merge_run(source, target, record, done, progress)
     for source in sources:
         for job in source.load_sweep_jobs():
             if target.backend.status(target.root / "sweeps" / job.sweep_id / f"{job.job}.json") is None:
                 target.write_sweep_job(job)
-                done = done.with_more(jobs=1)
+                done.jobs += 1
     for source, card, new in [*list_policies_to_copy(sources, target, options)]:  # no name is refused later
         policy_store.copy(source, card, target, new)
-        done = done.with_more(policies=1)
+        done.policies += 1
     return done
 
 
 def _merge_run(
     source: Archive, target: Archive, record: RunRecord, done: MergeSummary, progress: Callable[[int], None]
-) -> MergeSummary:
-    """Add a run, with its verdicts and derived tables: first the record, so that no games are without one."""
+) -> None:
+    """Add a run, with its verdicts and derived tables, and count in ``done`` what is new.
+
+    The record comes first, so that no games are without one.
+    """
     run_id, known = record.run_id, target.list_effective_ranges(record.run_id)
     new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
     if target.find_run(run_id) is None:
-        new, done = structs.replace(new, number=target.compute_next_run_number()), done.with_more(runs=1)
+        new = structs.replace(new, number=target.compute_next_run_number())
+        done.runs += 1
     if any(known.list_gaps(end, first) for first, end in source.list_effective_ranges(run_id).covered_ranges):
         target.update_run(
             run_id, lambda there: structs.replace(there or new, code=merge_code((there or new).code, record.code))
@@ -106,10 +108,10 @@ def _merge_run(
         target.update_run(run_id, lambda there: there or new)
     for stored in source.list_effective_ranges(run_id):
         units = _merge_range(source, target, record, stored)
-        done = done.with_more(games=units * record.unit_line.games_a_pair)
+        done.games += units * record.unit_line.games_a_pair
         progress(stored.units * record.unit_line.games_a_pair)
     for table in DERIVED_TABLES:
-        done = done.with_more(tables=sum(_copy_derived_files(source, target, run_id, table)))
+        done.tables += sum(_copy_derived_files(source, target, run_id, table))
     record_annotated_units(target, run_id)
     record_derived_units(
         target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
@@ -119,9 +121,8 @@ def _merge_run(
         there = sprt_verdicts.verdict_path(target, run_id, verdict.verdict_id)
         if verdict.run_id == run_id and target.backend.status(there) is None:
             sprt_verdicts.write_verdict(target, verdict)
-            done = done.with_more(verdicts=1)
+            done.verdicts += 1
     target.update_run(run_id, lambda there: there and _merge_records(there, record, target))
-    return done
 
 
 def _merge_records(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
@@ -238,7 +239,8 @@ def _group_holders(archives: Sequence[Archive]) -> Iterator[list[_RunHolder]]:
 def _list_run_conflicts(held: Sequence[_RunHolder], target: Archive, options: MergeOptions) -> Iterator[str]:
     for record, archive in held:
         if archive is not target and compute_run_id(record.spec) != record.run_id:
-            yield f"run {record.run_id} of {archive.root} has the spec of run {compute_run_id(record.spec)}: it was changed"
+            of_spec = compute_run_id(record.spec)
+            yield f"run {record.run_id} of {archive.root} has the spec of run {of_spec}: it was changed"
     for one, other in combinations(held, 2):
         if one.record.spec != other.record.spec:
             yield f"run {one.record.run_id} has another spec in {one.archive.root} than in {other.archive.root}"
@@ -260,11 +262,10 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
         first, end = spans[0]
         more = f", and of {len(spans) - 1} more ranges" if len(spans) > 1 else ""
         pairing = first % record.unit_line.pairings
-        labels = " and ".join(record.pairings[pairing])
+        pair, labels = first // record.unit_line.pairings, " and ".join(record.pairings[pairing])
         yield (
-            f"run {record.run_id} has different games of units {first} to {end - 1} (from pair "
-            f"{first // record.unit_line.pairings} of {labels} on){more} in {one.archive.root} and {other.archive.root}: "
-            "leave one archive out"
+            f"run {record.run_id} has different games of units {first} to {end - 1} (from pair {pair} of {labels} on)"
+            f"{more} in {one.archive.root} and {other.archive.root}: leave one archive out"
         )
 
 

@@ -2,8 +2,8 @@
 
 A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
 any number of processes at once: they write the same. The files that it replaced are removed later
-(``remove_replaced_files``), since a listing is no snapshot. Small files roll up by themselves, larger ones when somebody asks
-for it: that is compaction.
+(``remove_replaced_files``), since a listing is no snapshot. Small files roll up by themselves, larger ones when
+somebody asks for it: that is compaction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The step of an upgrade from format 2 to format 3, in which what was called thoughts is called evaluations.
 
 Files of the table move to another folder under the same names, and keep their bytes. Records of runs, cards and jobs of
-sweeps get the new word where it is a key or a setting. Commands and conditions stay as they were typed. No id that games
-or policies depend on changes: a run's id is a hash of its spec, a policy's one of its name and its knowledge, and
-neither has the word. The id of a training is a hash of settings that may have it, so it is computed anew.
+sweeps get the new word where it is a key or a setting. Commands and conditions stay as they were typed.
+
+Ids of runs and policies stay: they are hashes of a spec, and of a name and its knowledge, and neither has the word. The
+id of a training is a hash of settings that may have it, so it is computed anew.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def verify_table(
 ) -> tuple[int, list[Problem]]:
     """The number of rows of a derived table that a run has, and the problems of names, files and rows.
 
-    RowDeriver of games that are ``unsound`` are not checked: the games are named.
+    Rows of games that are ``unsound`` are not checked: the games are named.
     """
     name, games, problems = table.name, archive.list_effective_ranges(record.run_id), list[Problem]()
     folder, found = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)

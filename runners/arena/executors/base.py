@@ -1,18 +1,18 @@
-"""Carrying out work: a task is mapped over parts, by threads of this process, by processes, or on a cluster.
+"""Carrying out work: a task is mapped over chunks, by threads of this process, by processes, or on a cluster.
 
-A task is a function ``task(part, stop) -> answer``. Parts and answers are small plain data; what is large, a task reads
-and writes itself, in the archive. Writing the same again is harmless, so a part whose worker was lost is simply carried
-out once more. For threads any callable will do. A task that may travel to other processes inherits ``Task``:
+A task is a function ``task(chunk, stop) -> result``. Chunks and results are small plain data; a task reads and writes
+what is large itself, in the archive. Writing the same again is harmless, so a chunk whose worker was lost is simply
+carried out once more. For threads any callable will do. A task that may travel to other processes inherits ``Task``:
 
     @dataclass(frozen=True)
     class IndexTask(Task):
         root: str  # plain fields: all that travels
 
-        def __call__(self, part: tuple[str, int, int], stop: Stop) -> int:
+        def __call__(self, chunk: tuple[str, int, int], stop: Stop) -> int:
             archive = self.once("archive", lambda: Archive.open(parse_location(self.root)))
             ...
 
-    for plies in executor.map(IndexTask(str(root)), parts, threads, stop):
+    for plies in executor.map(IndexTask(str(root)), chunks, threads, stop):
         total += plies
 
 ``Threads`` need nothing else; the other executors are in modules of their own.
@@ -72,13 +72,13 @@ class StopDeadline:
 class Task(ABC):
     """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
 
-    What takes long to make is made by ``once``. It does not travel; a process keeps the task that it had last.
+    What takes long to make is made by ``build_once``. It does not travel; a process keeps the task that it had last.
     """
 
     _build_lock: ClassVar = threading.RLock()
 
     def build_once(self, name: str, make: Callable[[], ValueT]) -> ValueT:
-        """What ``make`` returns, which is called once in this process for all threads."""
+        """Return what ``make`` returns, which is called once in this process for all threads."""
         with Task._build_lock:
             made: dict[str, ValueT] = vars(self).setdefault("_made", {})
             if name not in made:
@@ -90,19 +90,19 @@ class Task(ABC):
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
     @abstractmethod
-    def __call__(self, part: Any, stop: StopSignal) -> Any:
-        """Carry out a part, and return a small answer; less of it once it is to stop."""
+    def __call__(self, chunk: Any, stop: StopSignal) -> Any:
+        """Carry out a chunk, and return a small answer; less of it once it is to stop."""
 
 
 class WorkerPool(ABC):
-    """The workers of one ``map``, and the parts that they carry out."""
+    """The workers of one ``map``, and the chunks that they carry out."""
 
-    most_pending: int  # parts that are begun at a time
-    pending: int  # parts that were begun, and of which nothing was heard
+    most_pending: int  # chunks that are begun at a time
+    pending: int  # chunks that were begun, and of which nothing was heard
 
     @abstractmethod
-    def submit(self, part: Any) -> None:
-        """Hand out a part."""
+    def submit(self, chunk: Any) -> None:
+        """Hand out a chunk."""
 
     @abstractmethod
     def wait_for_results(self) -> Iterable[Any]:
@@ -114,7 +114,7 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the parts in progress alone: nobody waits for them any more."""
+        """Leave the chunks in progress alone: nobody waits for them any more."""
 
 
 class Executor(ABC):
@@ -125,27 +125,27 @@ class Executor(ABC):
     def map(
         self,
         task: Callable[[ChunkT, StopSignal], ResultT],
-        parts: Iterable[ChunkT],
+        chunks: Iterable[ChunkT],
         threads: int,
         stop: threading.Event,
         idle: Callable[[], None] = lambda: None,
     ) -> Iterator[ResultT]:
-        """The answers about all parts, as they come.
+        """The answers about all chunks, as they come.
 
-        ``threads`` is the number of threads of this process, or of processes on this machine. A part is taken from the
-        iterable only when a worker is about to be free. Once ``stop`` is set no part is begun, and a task that does not
-        end within ``GIVE_UP_SECONDS`` is left alone. ``idle`` is called now and then while there is no answer; like
-        the iteration over ``parts`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
+        ``threads`` is the number of threads of this process, or of processes on this machine. A chunk is taken from the
+        iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does
+        not end within ``GIVE_UP_SECONDS`` is left alone. ``idle`` is called now and then while there is no answer; like
+        the iteration over ``chunks`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
         workers are lost again and again; the tasks in progress are then asked to stop.
         """
-        pool, source, late = self.open_pool(task, threads, stop), iter(parts), StopDeadline(stop, GIVE_UP_SECONDS)
+        pool, source, late = self.open_pool(task, threads, stop), iter(chunks), StopDeadline(stop, GIVE_UP_SECONDS)
         try:
             while True:
                 if stop.is_set():
                     pool.request_stop()
                 else:
-                    for part in islice(source, pool.most_pending - pool.pending):
-                        pool.submit(part)
+                    for chunk in islice(source, pool.most_pending - pool.pending):
+                        pool.submit(chunk)
                 if not pool.pending:
                     return
                 if late():
@@ -166,7 +166,7 @@ class Executor(ABC):
 
     @abstractmethod
     def count_workers(self, threads: int) -> int:
-        """The number of parts that are carried out at a time. Raises ``FailureError`` if nothing can be."""
+        """The number of chunks that are carried out at a time. Raises ``FailureError`` if nothing can be."""
 
     @abstractmethod
     def count_local_processes(self, threads: int) -> int:
@@ -196,7 +196,7 @@ THREADS = Threads()
 
 
 class _ThreadPool(WorkerPool):
-    """Threads, begun as parts come. It tells tasks whether to stop."""
+    """Threads, begun as chunks come. It tells tasks whether to stop."""
 
     def __init__(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> None:
         self.most_pending = threads + 1  # so that no thread waits for the calling one
@@ -210,9 +210,9 @@ class _ThreadPool(WorkerPool):
     def is_set(self) -> bool:
         return self._ended or self._stop.is_set()
 
-    def submit(self, part: Any) -> None:
+    def submit(self, chunk: Any) -> None:
         self.pending += 1
-        self._todo.put((part,))
+        self._todo.put((chunk,))
         if len(self._threads) < self.most_pending - 1:
             name = f"{WORK_THREAD_PREFIX} {len(self._threads)}"
             self._threads.append(threading.Thread(target=self._run_tasks, name=name, daemon=True))

@@ -29,7 +29,7 @@ from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, Tas
 from runners.hosting.interruption import SIGNALS
 from runners.hosting.subprocess_program import bind_to_run, describe_exit
 
-MAX_LOSSES = 3  # of workers, one after the other, between which no part is finished
+MAX_LOSSES = 3  # of workers, one after the other, between which no chunk is finished
 DEATH_SECONDS = 1.0
 
 
@@ -55,7 +55,7 @@ class Processes(Executor):
         return threads
 
     def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
-        """The part of a process that was lost is carried out by another one."""
+        """The chunk of a process that was lost is carried out by another one."""
         return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
 
@@ -73,38 +73,38 @@ class _ProcessPool(WorkerPool):
         self._executor = executor  # which ends the workers once it is not referenced any more
         self._workers, self._number, self._task, self._stop = workers, number, task, stop
         self._is_stopping = False
-        self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its part
+        self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its chunk
         self._known: set[str] = set()
         self._losses = 0
 
-    def submit(self, part: Any) -> None:
+    def submit(self, chunk: Any) -> None:
         worker = next((each for each in self._workers if each.connection not in self._busy), None)
         if worker is None:
             worker = _Worker()
             self._workers.append(worker)
         try:
-            worker.connection.send((self._task, part, self._number))
+            worker.connection.send((self._task, chunk, self._number))
         except OSError:  # it has ended meanwhile
-            self._retry_chunk(worker, part)
+            self._retry_chunk(worker, chunk)
             return
-        self._busy[worker.connection] = worker, part
+        self._busy[worker.connection] = worker, chunk
         self.pending = len(self._busy)
 
     def wait_for_results(self) -> Iterator[Any]:
         lost = []
         ready = wait([*self._busy], POLL_SECONDS)
         for connection in [each for each in self._busy if each in ready]:
-            worker, part = self._busy.pop(connection)
+            worker, chunk = self._busy.pop(connection)
             self.pending = len(self._busy)
             try:
                 returned = connection.recv()
             except (EOFError, OSError):
-                lost.append((worker, part))
+                lost.append((worker, chunk))
             else:
                 self._losses = 0
                 yield unwrap_result(returned, self._known)
-        for worker, part in lost:
-            self._retry_chunk(worker, part)
+        for worker, chunk in lost:
+            self._retry_chunk(worker, chunk)
 
     def request_stop(self) -> None:
         if not self._is_stopping:
@@ -117,8 +117,8 @@ class _ProcessPool(WorkerPool):
             self._workers.remove(worker)
             worker.stop()
 
-    def _retry_chunk(self, worker: _Worker, part: Any) -> None:
-        """Let another process carry out a part; raises ``FailureError`` after many losses."""
+    def _retry_chunk(self, worker: _Worker, chunk: Any) -> None:
+        """Let another process carry out a chunk; raises ``FailureError`` after many losses."""
         self._losses += 1
         reason = worker.describe_death()
         self._workers.remove(worker)
@@ -127,11 +127,11 @@ class _ProcessPool(WorkerPool):
             raise build_lost_workers_error(self._losses, reason)
         logging.getLogger(__name__).warning("a worker was lost (%s): another one does its part again", reason)
         if not self._stop.is_set():
-            self.submit(part)
+            self.submit(chunk)
 
 
 class _Worker:
-    """A process that carries out parts, one at a time.
+    """A process that carries out chunks, one at a time.
 
     It is asked to stop through a pipe. An ``Event`` of multiprocessing is a semaphore: if the run is killed, Python's
     resource tracker complains that it leaked.
@@ -148,7 +148,7 @@ class _Worker:
         stops.close()
 
     def request_stop(self, number: int) -> None:
-        """Ask it to end the part soon that it does for a pool of this number."""
+        """Ask it to end the chunk soon that it does for a pool of this number."""
         with suppress(OSError):  # it has ended: that is seen when its answer is awaited
             self._stops.send(number)
 
@@ -175,7 +175,7 @@ def _stop_all(workers: list[_Worker]) -> None:
 
 
 class _PipeStopSignal:
-    """Whether the part of a pool is to end soon: the run has sent the pool's number."""
+    """Whether the chunk of a pool is to end soon: the run has sent the pool's number."""
 
     def __init__(self, stops: Connection, number: int) -> None:
         self._stops, self._number = stops, number
@@ -197,8 +197,8 @@ def _run_worker(connection: Connection, stops: Connection) -> None:
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)
     with suppress(EOFError):  # the run is gone
         while True:
-            task, part, number = connection.recv()
-            connection.send(run_task(task, part, _PipeStopSignal(stops, number)))
+            task, chunk, number = connection.recv()
+            connection.send(run_task(task, chunk, _PipeStopSignal(stops, number)))
 
 
 class TaskResult(NamedTuple):
@@ -225,7 +225,7 @@ class TaskData(NamedTuple):
 
 
 def build_task_data(task: Callable[[Any, StopSignal], Any], folder: Path) -> TaskData:
-    """What a worker needs to carry out parts; paths are relative to ``folder``, and it finds the same modules.
+    """What a worker needs to carry out chunks; paths are relative to ``folder``, and it finds the same modules.
 
     Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
     """
@@ -259,16 +259,16 @@ def prepare_subprocesses(**variables: str) -> Iterator[None]:
 _task_cache: dict[str, Task] = {}  # the last one by its key: making its state again takes long
 
 
-def run_task(data: TaskData, part: Any, stop: StopSignal) -> TaskResult:
-    """Carry out a part; an exception is returned too."""
-    gathering, root = _LogCollector(logging.WARNING), logging.getLogger()
-    root.addHandler(gathering)
+def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
+    """Carry out a chunk; an exception is returned too."""
+    collector, root = _LogCollector(logging.WARNING), logging.getLogger()
+    root.addHandler(collector)
     try:
-        return TaskResult(_load_task(data)(part, stop), None, gathering.records)
-    except BaseException as error:  # noqa: BLE001  (raised again by ``answer_of``)
-        return TaskResult(None, to_error_details(error), gathering.records)
+        return TaskResult(_load_task(data)(chunk, stop), None, collector.records)
+    except BaseException as error:  # noqa: BLE001  (raised again by ``unwrap_result``)
+        return TaskResult(None, to_error_details(error), collector.records)
     finally:
-        root.removeHandler(gathering)
+        root.removeHandler(collector)
 
 
 def _load_task(data: TaskData) -> Task:

@@ -40,7 +40,7 @@ DEFAULT_PORT = 6379  # on which the head of a cluster listens, if nobody says ot
 CONNECT_SECONDS = 5.0
 SHUTDOWN_SECONDS = 5.0  # in which a cluster on this machine ends, or is left
 ALIVE_CHECK_SECONDS = 2.0  # without an answer, after which it is seen whether this machine still belongs to the cluster
-RETRIES = 2  # of a part whose worker or machine is lost
+RETRIES = 2  # of a chunk whose worker or machine is lost
 # Before Ray is imported: it reports nothing to anybody, and does not try for minutes to connect.
 RAY_VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -86,7 +86,7 @@ class OnRay(Executor):
         return min(cores, self._tasks or cores)
 
     def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
-        """Ray carries out parts again whose worker or machine is lost."""
+        """Ray carries out chunks again whose worker or machine is lost."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 
 
@@ -97,9 +97,9 @@ class _RayPool(WorkerPool):
         self._known: set[str] = set()
         self._is_stopping = False
 
-    def submit(self, part: Any) -> None:
+    def submit(self, chunk: Any) -> None:
         self.pending += 1
-        self._driver.send((self._task, part))
+        self._driver.send((self._task, chunk))
 
     def wait_for_results(self) -> Iterator[Any]:
         if self._driver.has_message():
@@ -120,7 +120,7 @@ class _RayPool(WorkerPool):
 
 
 class _RayDriver:
-    """The process that talks to Ray. It gets tasks with parts, and None to cancel them; it sends what they return."""
+    """The process that talks to Ray. It gets tasks with chunks, and None to cancel them; it sends what they return."""
 
     def __init__(self, address: str) -> None:
         """Connect to the cluster, or start one. Raises ``FailureError`` if none answers."""
@@ -150,7 +150,7 @@ class _RayDriver:
         return self._connection.poll(POLL_SECONDS)
 
     def receive(self) -> Any:
-        """What came of a part; None: it was not begun. Raises ``FailureError`` if the process, or a task, failed."""
+        """What came of a chunk; None: it was not begun. Raises ``FailureError`` if the process, or a task, failed."""
         with self._explain_lost_cluster():
             found = self._connection.recv()
         if isinstance(found, ArenaError):
@@ -284,8 +284,8 @@ def _fetch_result(ended: Any) -> TaskResult | None:
         return None
     except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:
         raise FailureError(
-            f"a task cannot run on the cluster, {_describe_error(error)}: all its machines need the same version of Python and "
-            "of the project"
+            f"a task cannot run on the cluster, {_describe_error(error)}: all its machines need the same version of "
+            "Python and of the project"
         ) from error
     except exceptions.LocalRayletDiedError as error:
         raise EOFError from error
@@ -304,12 +304,12 @@ def _describe_error(error: Exception) -> str:
 # In a task, on any machine.
 
 
-def run_remote_task(task: TaskData, part: Any) -> TaskResult:
-    """Carry out a part, which is asked to end soon when Ray cancels the task."""
+def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
+    """Carry out a chunk, which is asked to end soon when Ray cancels the task."""
     stop, ended, returned = threading.Event(), threading.Event(), list[TaskResult]()
 
     def work() -> None:
-        returned.append(run_task(task, part, stop))
+        returned.append(run_task(task, chunk, stop))
         ended.set()
 
     threading.Thread(target=work, daemon=True).start()

@@ -1,1 +1,1 @@
-"""New agents, one for each interface, with their yaml and test: ``template`` and ``Template`` stand for their names."""
+"""New agents, one for each interface, with their yaml and test; ``create_agent`` replaces ``template`` in all names."""

@@ -8,7 +8,7 @@ from quarto.rules import NONE
 from quarto.views import PositionView
 
 
-class Template:
+class ChooseTemplate:
     """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
 
     choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece

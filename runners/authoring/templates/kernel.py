@@ -33,7 +33,7 @@ def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     return encode_turn(cell, random_piece(word, safe))
 
 
-class Template(KernelAgent):
+class KernelTemplate(KernelAgent):
     """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
 
     kernel = template_turn

@@ -9,7 +9,7 @@ from quarto.rng import Streams
 from quarto.views import BatchView
 
 
-class Template:
+class PlayTemplate:
     """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
 
     choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece

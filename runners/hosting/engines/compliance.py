@@ -115,8 +115,10 @@ def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
     for i, (one, other) in enumerate(zip(together, alone, strict=True)):
         if one != other:
             text = format_position(batch.position(i))
-            among, by_itself = (format_turn(turn) for turn in (one, other))
-            return f"position {text}, seed {int(seeds[i]):x}: turn {among} among {MANY_POSITIONS} positions, turn {by_itself} alone"
+            return (
+                f"position {text}, seed {int(seeds[i]):x}: turn {format_turn(one)} among {MANY_POSITIONS} positions, "
+                f"turn {format_turn(other)} alone"
+            )
     return None
 
 

@@ -295,7 +295,7 @@ def _parse_info(line: bytes, before: Evaluation) -> Evaluation:
 
 
 def normalise_line(line: bytes) -> bytes:
-    """A line as ``TURNS`` has it: words in their usual case, one space between them."""
+    """Return a line as ``TURNS_BY_LINE`` has it: words in their usual case, one space between them."""
     words = line.split()
     return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])
 

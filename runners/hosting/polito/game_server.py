@@ -126,9 +126,8 @@ class LiveGames:
     def _take_turn(self, i: int, slot: int, seed: int, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
         begun = 0
         try:
-            live = self._games.get(slot) or self._begin_game(
-                slot, seed, (bin(occupied).count("1") + (hand != NONE)) & 1
-            )
+            pieces = bin(occupied).count("1") + (hand != NONE)  # Python 3.7 has no bit_count
+            live = self._games.get(slot) or self._begin_game(slot, seed, pieces & 1)
             if self._limit is None:
                 answer = live.take_turn(lanes, occupied, hand)
             else:

@@ -62,7 +62,7 @@ class LiveGame:
         self._features = [0] * 16  # by cell; 0: empty
 
     def take_turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
-        """Cell and gift in a position, see ``program.QUESTION``; -1 for one that is not asked for, or not given.
+        """Cell and gift in a position, see ``game_server.QUESTION``; -1 for one that is not asked for, or not given.
 
         Raises what the player raises, ``AnswerError`` for an answer of another form, and ``BoardChangedError``.
         """

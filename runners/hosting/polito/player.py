@@ -116,7 +116,7 @@ class PolitoSubprocess(Subprocess):
         return self._shared[QUESTION_INDEX]
 
     def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """The answers, cells then gifts. Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if it had to be ended."""
+        """Return cells, then gifts. Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if it had to be ended."""
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:

@@ -94,7 +94,7 @@ class StreamPool:
     """Makes the generators of games; those of NumPy, which take long to make, are used again."""
 
     def __init__(self, new_state: Callable[[], Any]) -> None:
-        """``new_state``: of ``install``."""
+        """``new_state``: of ``install_game_streams``."""
         self._new_state = new_state
         self._free: list[Any] = []
 

@@ -54,8 +54,8 @@ ARCHIVES_FOLDER = "parquet"  # the folder with the same games as archives
 OPENING_PLIES = 2  # imposed on every game, in the datasets and where what was learned is judged
 MEDIUM_PLAYERS = ("semi_random", "alpha_beta", "mcts(iterations=1000)")
 ALL_PLAYERS = (RANDOM_PLAYER, *MEDIUM_PLAYERS, EXPERT_PLAYER)
-VALIDATION_SEED = 1 << 30  # is added to the seed of a validation part, so that it has other openings
-VALIDATION_ONE_IN = 10  # games of a validation part: so many for one of the training part, rounded up
+VALIDATION_SEED = 1 << 30  # is added to the seed of a validation split, so that it has other openings
+VALIDATION_ONE_IN = 10  # games of a validation split: so many for one of the training split, rounded up
 
 
 WORK_FOLDER = ".making"  # the hidden folder of what is not complete
@@ -92,7 +92,7 @@ DATASETS = (
 
 
 class DatasetSplit(NamedTuple):
-    """The training or the validation part of a dataset, of one size and seed."""
+    """The training or the validation split of a dataset, of one size and seed."""
 
     dataset: BenchmarkDataset
     validation: bool
@@ -148,7 +148,7 @@ def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
 
 
 def list_splits(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetSplit]:
-    """Both parts of each dataset."""
+    """Both splits of each dataset."""
     return [DatasetSplit(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
 
 
@@ -156,14 +156,14 @@ class DatasetRequest(NamedTuple):
     """The datasets to make, and where."""
 
     folder: Path
-    parts: Sequence[DatasetSplit]
+    splits: Sequence[DatasetSplit]
     threads: int
     command: str
     permalink: str | None = None  # of the code
 
 
 def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
-    """Make all parts that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games there.
+    """Make the splits that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games.
 
     Raises it too if Minari is not installed, and ``FailureError`` if the disk refuses; what was played is kept, and the
     same request goes on.
@@ -172,10 +172,10 @@ def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
     check_outside_archives(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
-    left = [part for part in request.parts if not (_has_games(part, folder) and _has_episodes(part, folder))]
-    for part in request.parts:
-        if part not in left:
-            console.print_line(f"{part.dataset_id} is there already")
+    left = [split for split in request.splits if not (_has_games(split, folder) and _has_episodes(split, folder))]
+    for split in request.splits:
+        if split not in left:
+            console.print_line(f"{split.dataset_id} is there already")
     if left:
         formats.check_minari_library()
         console.print_line(_describe_work(left, request.threads))
@@ -183,8 +183,8 @@ def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
         for each in (folder / NAMESPACE, folder / ARCHIVES_FOLDER, folder / WORK_FOLDER):
             create_folder(each)
     known = measure_references(build_player_spec(OPPONENT), request.threads, stop) if left else None
-    for part in left:
-        if known is None or stop.is_set() or not _create_split(part, request, known, stop):
+    for split in left:
+        if known is None or stop.is_set() or not _create_split(split, request, known, stop):
             return False
     with explain_errors("write to", folder):
         if not any((folder / WORK_FOLDER).iterdir()):
@@ -192,86 +192,86 @@ def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
     return True
 
 
-def _describe_work(parts: Sequence[DatasetSplit], threads: int) -> str:
+def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
     """The size of the work, before it begins."""
-    games = sum(part.all_games for part in parts)
-    playing = sum(part.all_games * part.dataset.seconds / 1000 for part in parts)
+    games = sum(split.all_games for split in splits)
+    playing = sum(split.all_games * split.dataset.seconds / 1000 for split in splits)
     seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS * games / 1000
     size = games * BYTES_A_GAME / 1e6
     duration = f"{round(seconds / 60):,} min" if seconds >= MINUTES_FROM else f"{max(1, round(seconds))} s"
     return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
 
 
-def _create_split(part: DatasetSplit, request: DatasetRequest, known: ReferenceReturns, stop: threading.Event) -> bool:
-    """Make both forms of one part; false once ``stop`` is set."""
-    folder, spec = request.folder, part.build_run_spec()
-    making = folder / WORK_FOLDER / f"{part.name}-{spec.run_id}"
-    if not _has_games(part, folder):
-        if not _play_games(part, spec, request, making, stop):
+def _create_split(split: DatasetSplit, request: DatasetRequest, known: ReferenceReturns, stop: threading.Event) -> bool:
+    """Make both forms of one split; false once ``stop`` is set."""
+    folder, spec = request.folder, split.build_run_spec()
+    making = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
+    if not _has_games(split, folder):
+        if not _play_games(split, spec, request, making, stop):
             return False
-        _write_archive(part, spec, making, folder)
+        _write_archive(split, spec, making, folder)
     if stop.is_set():
         return False
     with explain_errors("write to", folder):
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir()
         with (
-            open_archive(part.archive_folder(folder)) as opened,
-            show_progress_bar(f"writing {part.name}", "games") as bar,
+            open_archive(split.archive_folder(folder)) as opened,
+            show_progress_bar(f"writing {split.name}", "games") as bar,
         ):
-            bar.start(part.all_games)
+            bar.start(split.all_games)
             wanted = ExportRequest("minari", perspective=FIRST_AGENT)
             done = write_export(
-                opened, wanted, making / part.name, False, bar.advance, build_metadata(part, spec, request, known)
+                opened, wanted, making / split.name, False, bar.advance, build_metadata(split, spec, request, known)
             )
-        (making / part.name).rename(part.minari_folder(folder))
+        (making / split.name).rename(split.minari_folder(folder))
         making.rmdir()
-    console.print_line(f"{part.dataset_id}: {done.episodes or 0:,} episodes, {done.steps or 0:,} steps")
+    console.print_line(f"{split.dataset_id}: {done.episodes or 0:,} episodes, {done.steps or 0:,} steps")
     return True
 
 
 def _play_games(
-    part: DatasetSplit, spec: RunSpec, request: DatasetRequest, making: Path, stop: threading.Event
+    split: DatasetSplit, spec: RunSpec, request: DatasetRequest, making: Path, stop: threading.Event
 ) -> bool:
-    """Play what is missing of a part's games; false if ``stop`` is set before all are there."""
+    """Play what is missing of a split's games; false if ``stop`` is set before all are there."""
     storage = ArchiveOptions(making / "played", other_code="extend")
-    experiment = prepare_experiment(RunRequest(spec, part.games_a_pairing, request.threads, storage, progress=False))
+    experiment = prepare_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
         raise RequestError(f"{making} has games that other code has played: remove it to begin anew")
-    with show_progress_bar(f"playing {part.name}", "games") as bar:
+    with show_progress_bar(f"playing {split.name}", "games") as bar:
         outcome = execute_experiment(experiment, request.command, stop, bar)
     for line in outcome.misbehaviour:
-        raise FailureError(f"{part.name}: {line}")
+        raise FailureError(f"{split.name}: {line}")
     return not outcome.interrupted
 
 
-def _write_archive(part: DatasetSplit, spec: RunSpec, making: Path, folder: Path) -> None:
-    """Write the games of a part as one file of an archive of their own."""
+def _write_archive(split: DatasetSplit, spec: RunSpec, making: Path, folder: Path) -> None:
+    """Write the games of a split as one file of an archive of their own."""
     source, aside = Archive.open(making / "played"), making / "archive"
     record = source.find_run(spec.run_id)
     if record is None:
         raise FailureError(f"{making} has lost the record of its run: remove it to begin anew")
     shutil.rmtree(aside, ignore_errors=True)
     target = Archive.open(aside, create=True)
-    target.write_run(structs.replace(check_record_format(record), games=part.games_a_pairing, units=0))
+    target.write_run(structs.replace(check_record_format(record), games=split.games_a_pairing, units=0))
     with open_archive(making / "played") as opened:
         found = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
-    span = 0, record.unit_line.count_units(part.games_a_pairing)
+    span = 0, record.unit_line.count_units(split.games_a_pairing)
     write_range(target, record, span, merge_games(found).select_units(record.unit_line, *span))
     with explain_errors("write to", folder):
-        aside.rename(part.archive_folder(folder))
-    remember_archive(part.archive_folder(folder))  # under its final name
+        aside.rename(split.archive_folder(folder))
+    remember_archive(split.archive_folder(folder))  # under its final name
 
 
-def build_source_record(part: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
+def build_source_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
     """The record that names the games of a dataset."""
-    return {"run_id": spec.run_id, "seed": part.seed, "games": part.all_games, "opening_plies": OPENING_PLIES}
+    return {"run_id": spec.run_id, "seed": split.seed, "games": split.all_games, "opening_plies": OPENING_PLIES}
 
 
 def build_metadata(
-    part: DatasetSplit, spec: RunSpec, request: DatasetRequest, known: ReferenceReturns
+    split: DatasetSplit, spec: RunSpec, request: DatasetRequest, known: ReferenceReturns
 ) -> dict[str, Any]:
-    """Minari's metadata of a part; the reference scores are mean returns against ``OPPONENT``."""
+    """Minari's metadata of a split; the reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
         "id": ENVIRONMENT_ID,
         "entry_point": "runners.learning.environments.single:QuartoEnv",
@@ -284,19 +284,19 @@ def build_metadata(
         "additional_wrappers": [],
         "vector_entry_point": None,
     }
-    players, opponents = (", ".join(each) for each in (part.dataset.players, part.dataset.opponents))
+    players, opponents = (", ".join(each) for each in (split.dataset.players, split.dataset.opponents))
     return {
-        "dataset_id": part.dataset_id,
+        "dataset_id": split.dataset_id,
         "description": (
-            f"Quarto, {part.dataset.about}: {part.all_games:,} games after {OPENING_PLIES} random plies, "
-            f"{'for validation' if part.validation else 'for training'}. Each episode has the turns of one player "
+            f"Quarto, {split.dataset.about}: {split.all_games:,} games after {OPENING_PLIES} random plies, "
+            f"{'for validation' if split.validation else 'for training'}. Each episode has the turns of one player "
             f"({players}) against one opponent ({opponents}), in seat game_id % 2. Observation: the piece on each of "
             "16 cells, then that in hand, -1 for none. Action: 17 * cell + gift, 16 where there is none. Reward at the "
             f"end: 1 won, 0 drawn, -1 lost. Reference scores are mean returns against {OPPONENT}."
         ),
         "env_spec": json.dumps(environment),
         "code_permalink": request.permalink
-        or f"quarto-arena {project_version()}, qarena benchmark make --seed {part.seed}",
+        or f"quarto-arena {project_version()}, qarena benchmark make --seed {split.seed}",
         "algorithm_name": players,
         "author": [AUTHOR],
         "author_email": [],
@@ -304,24 +304,24 @@ def build_metadata(
         "ref_min_score": known.least,
         "ref_max_score": known.greatest,
         "num_episodes_average_score": REFERENCE_GAMES,
-        SOURCE_KEY: build_source_record(part, spec),
+        SOURCE_KEY: build_source_record(split, spec),
     }
 
 
-def _has_games(part: DatasetSplit, folder: Path) -> bool:
-    """Whether the archive of a part is there. Raises ``RequestError`` if it has other games."""
-    path, spec = part.archive_folder(folder), part.build_run_spec()
+def _has_games(split: DatasetSplit, folder: Path) -> bool:
+    """Whether the archive of a split is there. Raises ``RequestError`` if it has other games."""
+    path, spec = split.archive_folder(folder), split.build_run_spec()
     if not path.exists():
         return False
     record = Archive.open(path).find_run(spec.run_id)
-    if record is None or record.games != part.games_a_pairing:
+    if record is None or record.games != split.games_a_pairing:
         raise _other_games_error(path)
     return True
 
 
-def _has_episodes(part: DatasetSplit, folder: Path) -> bool:
-    """Whether the Minari dataset of a part is there. Raises ``RequestError`` if it has other games."""
-    path = part.minari_folder(folder)
+def _has_episodes(split: DatasetSplit, folder: Path) -> bool:
+    """Whether the Minari dataset of a split is there. Raises ``RequestError`` if it has other games."""
+    path = split.minari_folder(folder)
     if not path.exists():
         return False
     try:
@@ -330,7 +330,7 @@ def _has_episodes(part: DatasetSplit, folder: Path) -> bool:
         )
     except (OSError, ValueError) as error:
         raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
-    if stored.get(SOURCE_KEY) != build_source_record(part, part.build_run_spec()):
+    if stored.get(SOURCE_KEY) != build_source_record(split, split.build_run_spec()):
         raise _other_games_error(path)
     return True
 

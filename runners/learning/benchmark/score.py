@@ -213,7 +213,7 @@ def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
 
 
 def score_and_output(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
-    """Score policies and agents, and print or write the scores. Returns the exit code. Raises as ``carry_out`` does."""
+    """Score policies and agents, and print or write the scores. Return the exit code. Raises as ``score_agents``."""
     with stop_on_signal() as stop:
         found = score_agents(request, options, stop)
     if found is None:

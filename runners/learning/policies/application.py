@@ -31,8 +31,9 @@ from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 
 if TYPE_CHECKING:
+    from analytics.questions.selection import Selection
     from analytics.store.policy_cards import PolicyCard
-    from runners.learning.training.policy_build import BuildRequest, PreparedBuild
+    from runners.learning.training.policy_build import BuildRequest
 
 
 def build_request_from_config(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
@@ -109,24 +110,24 @@ class BuildApplication(Application):
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         request = build_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
-        from runners.learning.training.policy_build import prepare_build
+        from runners.learning.training.policy_build import select_build_games
 
-        return partial(_build, prepare_build(request))
+        return partial(_build, request, select_build_games(request))
 
 
-def _build(prepared: PreparedBuild) -> CommandOutcome:
-    """The outcome of a derivation that was ready."""
+def _build(request: BuildRequest, selection: Selection) -> CommandOutcome:
+    """Derive the policy of a request whose games are selected."""
     from runners.learning.training.policy_build import build_policy
 
-    for note in prepared.request.notes:
+    for note in request.notes:
         console.print_note(note)
     started = time.perf_counter()
     with show_progress_bar("learning", "games"):
-        card = build_policy(prepared)
+        card = build_policy(request, selection)
     seconds = time.perf_counter() - started
     shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}
     return CommandOutcome(
-        None, lambda: _print_summary(card, prepared.request.root, seconds), columns=build_one_row_columns(shown)
+        None, lambda: _print_summary(card, request.root, seconds), columns=build_one_row_columns(shown)
     )
 
 

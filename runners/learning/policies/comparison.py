@@ -171,7 +171,7 @@ def _to_position(lanes: int, occupied: int) -> Position:
 
 def _play_random_positions(rules: Rules) -> list[Position]:
     engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed=1, run=1)
-    games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).block.games
+    games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).games
     positions = []
     for game in range(len(games.plies)):
         plies = list(zip(games.pieces[:, game].tolist(), games.cells[:, game].tolist(), strict=True))

@@ -84,8 +84,8 @@ def save_network(
     """Store a trained network as the policy ``name`` of an archive; the agent ``policy(policy=NAME)`` plays by it.
 
     ``layers`` has the weights [inputs, units] and the biases [units] of each layer as NumPy arrays, with rectified
-    linear units between the layers. The first has the 357 inputs of ``agents.network.build_inputs``, the last a unit for the
-    value of each of the 289 turns. Weights are rounded to multiples of 2^-16. ``rules``: the name of a yaml.
+    linear units between the layers. The first has the 357 inputs of ``agents.network.build_inputs``, the last a unit
+    for the value of each of the 289 turns. Weights are rounded to multiples of 2^-16. ``rules``: the name of a yaml.
 
     Raises ``RequestError`` for layers that no network has, for a name that cannot be, and for one that belongs to
     another policy.
@@ -150,7 +150,8 @@ def _print_summary(found: ImportedPolicy, card: PolicyCard, options: ImportOptio
     afterstates = len(found.policy.table["lanes"])
     if found.skipped_rows:
         console.print_note(
-            f"{found.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is read"
+            f"{found.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is "
+            "read"
         )
     if found.conflicts:
         taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]

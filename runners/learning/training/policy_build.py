@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -40,8 +40,9 @@ from analytics.store.archive import Archive, check_record_format
 from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
-from analytics.store.ranges import StoredRange
+from analytics.store.ranges import FileSlice
 from analytics.store.records import compute_run_id
+from analytics.tables.derived.range_table import Chunk
 from quarto.errors import ArenaError, FailureError, RequestError, find_error_location
 from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import build_class_code_record
@@ -49,10 +50,11 @@ from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, StopSignal
 from runners.arena.spec import build_from_settings
 
 T = TypeVar("T")
+CountChunk = Chunk[NDArray[np.int64] | None]  # with the ids of the selected games, ascending; None: all
 
 
 def build_kind(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> PolicyKind:
-    """The derivation that settings describe. ``trusted``: the user named its class, as for ``made_of``.
+    """The derivation that settings describe. ``trusted``: the user named its class, as for ``build_from_settings``.
 
     Raises ``RequestError`` for invalid parameters.
     """
@@ -70,8 +72,8 @@ def derive_from_selection(
 ) -> tuple[LearnedPolicy, Dataset | GameStream]:
     """A policy of chosen games, and these games: in memory, or read as it is learned.
 
-    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``made_of``. Raises
-    ``FailureError`` for what a kind raises.
+    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``build_from_settings``.
+    Raises ``FailureError`` for what a kind raises.
     """
     derivation = build_kind(kind, settings, trusted)
     if isinstance(derivation, LearningKind):
@@ -99,14 +101,6 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
         ) from error
 
 
-class CountChunk(NamedTuple):
-    """A range of games to be counted."""
-
-    run_id: str
-    stored: StoredRange
-    chosen: NDArray[np.int64] | None  # the ids of the chosen games, ascending; None: all
-
-
 @dataclass(frozen=True)
 class CountTask(Task):
     """Counts ranges of games by a kind of policy: the run of each, its counts, and the fingerprint of its games.
@@ -118,25 +112,24 @@ class CountTask(Task):
     kind: str
     settings: Mapping[str, Any]
 
-    def __call__(self, part: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
+    def __call__(self, chunk: CountChunk, stop: StopSignal) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
         archive = self.build_once("archive", lambda: Archive.open(parse_location(self.root)))
-        found = read_selected_games(archive, part.run_id, part.stored, part.chosen)
-        record = check_record_format(archive.load_run(part.run_id))
-        dataset = Dataset((record,), (0, len(found.game_id)), *found)
-        derivation: Any = build_kind(self.kind, self.settings, trusted=True)  # the user builds a policy
-        counting: CountingKind = derivation
-        counts = call_kind(self.kind, self.settings, lambda: counting.count(dataset, 1))
-        return part.run_id, counts, found.fingerprint
+        selected = read_selected_games(archive, chunk.run_id, chunk.games.file, chunk.extent)
+        record = check_record_format(archive.load_run(chunk.run_id))
+        dataset = Dataset((record,), (0, len(selected.game_id)), *selected)
+        kind = cast("CountingKind", build_kind(self.kind, self.settings, trusted=True))  # the user builds a policy
+        counts = call_kind(self.kind, self.settings, lambda: kind.count(dataset, 1))
+        return chunk.run_id, counts, selected.fingerprint
 
 
 def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
-    """The ranges that hold chosen games."""
+    """Yield the files that hold selected games."""
     for record in selection.runs:
-        for stored, chosen in selection.select_ranges(record):
-            if chosen is not None:  # only those of this range travel
-                unit = record.unit_line.compute_units(chosen)
-                chosen = chosen[(stored.first <= unit) & (unit < stored.end)]  # noqa: PLW2901
-            yield CountChunk(record.run_id, stored, chosen)
+        for file, ids in selection.select_ranges(record):
+            if ids is not None:  # only those of this file travel
+                unit = record.unit_line.compute_units(ids)
+                ids = ids[(file.first <= unit) & (unit < file.end)]  # noqa: PLW2901
+            yield CountChunk(record.run_id, FileSlice.whole(file), ids)
 
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
@@ -179,16 +172,8 @@ class BuildRequest:
         return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
-@dataclass(frozen=True)
-class PreparedBuild:
-    """A request and the games that it chooses, in an archive that ``build`` closes."""
-
-    request: BuildRequest
-    selection: Selection
-
-
-def prepare_build(request: BuildRequest) -> PreparedBuild:
-    """Choose the games; none of them is read yet.
+def select_build_games(request: BuildRequest) -> Selection:
+    """Select the games of a request, in an archive that ``build_policy`` closes; none of them is read yet.
 
     Raises ``RequestError`` for wrong parameters, a name that is taken, and a condition that is invalid or that no game
     meets. The same for runs with different rules, and for games that do not fit into memory.
@@ -202,19 +187,19 @@ def prepare_build(request: BuildRequest) -> PreparedBuild:
         if at_once:
             _check_memory(selection.games)
         stack.pop_all()
-    return PreparedBuild(request, selection)
+    return selection
 
 
-def build_policy(prepared: PreparedBuild) -> PolicyCard:
-    """Derive a policy and store it.
+def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
+    """Derive a policy from the selected games and store it.
 
     Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file. Nothing is then
     changed.
     """
-    request = prepared.request
-    with prepared.selection.opened:
-        derived = _derive_from_counts(prepared) if request.is_counted_by_workers else _derive_here(prepared)
-    policy, games = _check_policy(request, derived.policy), prepared.selection.games
+    derive = _derive_from_counts if request.is_counted_by_workers else _derive_here
+    with selection.opened:
+        derived = derive(request, selection)
+    policy, games = _check_policy(request, derived.policy), selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(
             f"{games:,} games give no row with {_format_parameters(request.settings)}: choose more games"
@@ -222,7 +207,7 @@ def build_policy(prepared: PreparedBuild) -> PolicyCard:
     tables, pictures = {ID_RANGES_TABLE: derived.ranges}, dict[str, bytes]()
     if derived.curve is not None:
         tables["curve"], pictures["curve"] = derived.curve, _render_curve(request, derived.curve)
-    rules = prepared.selection.runs[0].rules
+    rules = selection.runs[0].rules
     origin = PolicyOrigin(
         request.name,
         rules,
@@ -244,28 +229,24 @@ class DerivedPolicy(NamedTuple):
     evaluation_sums: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players reported
 
 
-def _derive_here(prepared: PreparedBuild) -> DerivedPolicy:
+def _derive_here(request: BuildRequest, selection: Selection) -> DerivedPolicy:
     """The policy of all games, which are in memory at once or are read as it is learned."""
-    request = prepared.request
-    learned, games = derive_from_selection(
-        request.kind, request.settings, prepared.selection, request.threads, trusted=True
-    )
+    learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
     return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, evaluation_sums)
 
 
-def _derive_from_counts(prepared: PreparedBuild) -> DerivedPolicy:
-    """The policy that follows from the counts of the workers."""
-    request, selection = prepared.request, prepared.selection
+def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
+    """Return the policy that follows from the counts of the workers."""
     task = CountTask(str(request.root), request.kind, dict(request.settings))
-    parts = list_count_chunks(selection)
+    chunks = list_count_chunks(selection)
     counts: Any = 0
     sums: dict[str, int] = {}
-    for run_id, found, fingerprint in request.executor.map(task, parts, request.threads, threading.Event()):
+    for run_id, found, fingerprint in request.executor.map(task, chunks, request.threads, threading.Event()):
         counts = counts + found
         sums[run_id] = sums.get(run_id, 0) + fingerprint
-    derivation: Any = request.policy_kind
-    policy = call_kind(request.kind, request.settings, lambda: derivation.policy_from_counts(counts))
+    kind = cast("CountingKind", request.policy_kind)
+    policy = call_kind(request.kind, request.settings, lambda: kind.policy_from_counts(counts))
     runs = [record.run_id for record in sort_for_learning(selection.runs)]
     ranges = build_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
     return DerivedPolicy(policy, ranges, format_fingerprints({run_id: sums[run_id] for run_id in runs}))

@@ -67,7 +67,7 @@ class TrainingRequest:
 
     @functools.cached_property
     def code(self) -> dict[str, str]:
-        """The code that will learn, as ``runners.arena.spec.code_of`` describes it."""
+        """The code that will learn, as ``build_class_code_record`` describes it."""
         return build_class_code_record(list_targets(self.settings), learning=True)
 
 

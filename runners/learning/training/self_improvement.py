@@ -37,8 +37,13 @@ from runners.arena.spec import AgentSpec, RunSpec
 from runners.config.agents import parse_label
 from runners.config.schemas import OpeningPlies
 from runners.config.yaml_options import KIND_GROUP, load_option
-from runners.learning.training.policy_build import BuildRequest, build_kind, build_policy, compute_kind_code
-from runners.learning.training.policy_build import prepare_build as prepare_build
+from runners.learning.training.policy_build import (
+    BuildRequest,
+    build_kind,
+    build_policy,
+    compute_kind_code,
+    select_build_games,
+)
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome, TrainingRuns
 
 GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]
@@ -220,7 +225,7 @@ class _SelfImprovementTraining:
         known = policy_store.find_by_name(Archive.open(context.storage.root), request.name)
         if known and known.learned["training"] == request.training_id and known.code == compute_kind_code(settings):
             return known
-        return build_policy(prepare_build(request))
+        return build_policy(request, select_build_games(request))
 
     def _build_strength_request(self, player: AgentSpec) -> RunRequest:
         """The run of the player against each opponent. The openings and the randomness are the same in all generations.

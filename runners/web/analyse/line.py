@@ -19,7 +19,6 @@ from quarto.notation import (
     parse_piece,
     parse_position,
 )
-from quarto.notation import parse_position as parsed
 from quarto.rules import CELLS, NONE, Rules
 from runners.play.dialogue import apply_decision
 from runners.play.game import Game, game_from_position
@@ -148,7 +147,7 @@ def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], us
 
 def parse_start(text: str, rules: Rules) -> Game:
     """The game that begins with a position in text form. Raises ``RequestError`` if it is none under these rules."""
-    position, name = parsed(text)
+    position, name = parse_position(text)
     if name not in (CLASSIC_NAME, rules.name):
         raise RequestError(f"position {text[:60]!r} names rules {name!r}, and the rules chosen are {rules.name!r}")
     if rules.mover_chooses and position.hand != NONE:

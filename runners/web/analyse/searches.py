@@ -79,8 +79,7 @@ class SearchService:
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
                 safe = _find_safe_gifts(game)
-                for stage in _SOLVE_STAGES:
-                    found = stage(solver, game.position)
+                for found in solve_in_stages(solver, game.position):
                     if job.stopped:  # what the search says then means nothing
                         return
                     job.latest = SolvedPosition(found, *safe)
@@ -93,7 +92,7 @@ class SearchService:
     def find_or_start_values(
         self, games: list[Game], seconds: float, again: bool = False, known: Mapping[int, int] = MappingProxyType({})
     ) -> BackgroundJob:
-        """The search for the value of each game of a line; publishes ``Values`` from the end on; again as above.
+        """The search for the value of each game of a line. It publishes ``AnalysisValues``; again as above.
 
         ``known``: values for seat 0 by index, of which the archive is sure.
         """
@@ -144,19 +143,11 @@ def _find_safe_gifts(game: Game) -> tuple[int, dict[int, int]]:
     return 0, {}
 
 
-def _solve_value(solver: Solver, position: Position) -> Solution:
-    return Solution(solver.value(position), None, ())
-
-
-def _solve_turns(solver: Solver, position: Position) -> Solution:
-    return solver.solve(position, distance=False)
-
-
-def _solve_distances(solver: Solver, position: Position) -> Solution:
-    return solver.solve(position)
-
-
-_SOLVE_STAGES = (_solve_value, _solve_turns, _solve_distances)
+def solve_in_stages(solver: Solver, position: Position) -> Iterator[Solution]:
+    """Yield what is known of a position: its value, then that of each turn, then the distances too."""
+    yield Solution(solver.value(position), None, ())
+    yield solver.solve(position, distance=False)
+    yield solver.solve(position)
 
 
 def _play_best_line(solver: Solver, game: Game, found: Solution) -> Iterator[Game]:
@@ -199,7 +190,7 @@ class ExplorerService:
         self._background.close()
 
     def find_or_start_exploration(self, position: str) -> BackgroundJob:
-        """The search for the decisions in a position in text form; its result is ``Found``."""
+        """The search for the decisions in a position in text form; its result is an ``ExplorerResult``."""
         try:
             content = self._library.load_snapshot()
         except (ArenaError, StillOpeningError) as error:  # the board is shown whatever the archive is like

@@ -12,13 +12,10 @@ from quarto.rules import NONE, SIDE, Line
 from runners.play.game import Game
 
 CELL_SIZE, MARGIN, HEADING_HEIGHT, BOARDS_PER_ROW = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
-EMPTY_COLOUR, LAST_COLOUR, FINISHED_COLOUR, STROKE_COLOUR = (
-    "#f6f4ef",
-    "#ffe9a8",
-    "#bfe3c0",
-    "#14693b",
-)  # of cells, and of what finished a game
+EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # of cells
+FINISHED_COLOUR, STROKE_COLOUR = "#bfe3c0", "#14693b"  # of what finished a game
 BOARD_SIZE = SIDE * CELL_SIZE
+BOARD_PITCH, ROW_PITCH = BOARD_SIZE + MARGIN, BOARD_SIZE + MARGIN + HEADING_HEIGHT  # between two boards, two rows
 STROKE_OVERHANG = 0.375  # that a stroke goes on, in lengths of a cell
 DECISION_SECONDS, END_DECISIONS = 1.0, 4.0  # of a decision in a moving game; decisions that its end lasts
 
@@ -45,14 +42,20 @@ def render_stroke_path(line: Line) -> str:
 
 def render_boards_svg(games: Sequence[Game], title: str) -> str:
     """Boards in rows. The last piece has a yellow cell, a finished line green ones and a stroke."""
-    across, down = BOARD_SIZE + MARGIN, BOARD_SIZE + MARGIN + HEADING_HEIGHT
-    boards = "".join(
-        f'<g transform="translate({MARGIN + number % BOARDS_PER_ROW * across} {MARGIN + number // BOARDS_PER_ROW * down})">'
-        f'<text y="{HEADING_HEIGHT - 6}">{_format_heading(game)}</text>{_render_board(game, _find_cell_colours(game))}{_render_strokes(game)}{_render_pieces(game)}</g>'
-        for number, game in enumerate(games)
-    )
-    width, height = MARGIN + min(len(games), BOARDS_PER_ROW) * across, MARGIN + -(-len(games) // BOARDS_PER_ROW) * down
+    boards = "".join(_render_board_in_row(number, game) for number, game in enumerate(games))
+    width = MARGIN + min(len(games), BOARDS_PER_ROW) * BOARD_PITCH
+    height = MARGIN + -(-len(games) // BOARDS_PER_ROW) * ROW_PITCH
     return _render_svg(width, height, title, boards)
+
+
+def _render_board_in_row(number: int, game: Game) -> str:
+    """Return the board of a game with its heading, at the place that its number has in the rows."""
+    row, column = divmod(number, BOARDS_PER_ROW)
+    return (
+        f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
+        f'<text y="{HEADING_HEIGHT - 6}">{_format_heading(game)}</text>{_render_board(game, _find_cell_colours(game))}'
+        f"{_render_strokes(game)}{_render_pieces(game)}</g>"
+    )
 
 
 def _render_svg(width: int, height: int, title: str, content: str, scale: float = 1) -> str:
@@ -79,7 +82,9 @@ def _find_cell_colours(game: Game) -> dict[int, str]:
 
 
 def _format_cell_attributes(cell: int) -> str:
-    return f'x="{cell % SIDE * CELL_SIZE}" y="{HEADING_HEIGHT + cell // SIDE * CELL_SIZE}" width="{CELL_SIZE}" height="{CELL_SIZE}"'
+    row, column = divmod(cell, SIDE)
+    place = f'x="{column * CELL_SIZE}" y="{HEADING_HEIGHT + row * CELL_SIZE}"'
+    return f'{place} width="{CELL_SIZE}" height="{CELL_SIZE}"'
 
 
 def _render_board(game: Game, marks: dict[int, str]) -> str:
@@ -135,7 +140,8 @@ def render_animated_game_svg(game: Game, names: Sequence[str], title: str, begun
     content = (
         f"<style>@media (prefers-reduced-motion:no-preference){{{motion}}}</style>"
         f'<g transform="translate({MARGIN} {MARGIN + LINE_HEIGHT})">{texts}{_render_board(game, {})}'
-        f'<g id="stroke" class="moves">{_render_strokes(game)}</g>{_render_pieces(Game(game.rules, game.plies[:begun]))}{pieces}</g>'
+        f'<g id="stroke" class="moves">{_render_strokes(game)}</g>'
+        f"{_render_pieces(Game(game.rules, game.plies[:begun]))}{pieces}</g>"
     )
     return _render_svg(
         BOARD_SIZE + 2 * MARGIN,
@@ -151,8 +157,9 @@ Keyframes = list[tuple[float, str]]  # states of an element, by the number of de
 
 def _build_ply_keyframes(game: Game, ply: int, at: int) -> dict[str, Keyframes]:
     """The states of a ply's piece, which waits below the board before it is placed, and of its caption."""
-    cell = game.plies[ply][1]
-    waits = f"transform:translate({(BOARD_SIZE - CELL_SIZE) / 2 - cell % SIDE * CELL_SIZE}px,{BOARD_SIZE + 7 - cell // SIDE * CELL_SIZE}px)"
+    row, column = divmod(game.plies[ply][1], SIDE)
+    right, down = (BOARD_SIZE - CELL_SIZE) / 2 - column * CELL_SIZE, BOARD_SIZE + 7 - row * CELL_SIZE
+    waits = f"transform:translate({right}px,{down}px)"
     given, placed = f"{SHOWN_STYLE};{waits}", f"{SHOWN_STYLE};transform:none"
     gone = [(at + 1.9, SHOWN_STYLE), (at + 2, HIDDEN_STYLE)] if ply < len(game.plies) - 1 else []
     return {

@@ -68,7 +68,8 @@ def _check_indexed(opened: OpenArchive, records: list[RunRecord], position: Posi
     if games > MAX_REPLAYED_GAMES:
         raise RequestError(
             f"{games:,} of these games are not indexed as deep as {ply} pieces: run "
-            f"{opened.archive.format_command('archive index')}, with --plies {ply + 1} beyond the opening, or choose a run"
+            f"{opened.archive.format_command('archive index')}, with --plies {ply + 1} beyond the opening, or choose a "
+            "run"
         )
 
 

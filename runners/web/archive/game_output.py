@@ -223,8 +223,9 @@ def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [
-        f"{agent} (seat {seat}) lost {format_count(sum(of_seat), 'half-point')} in {format_count(len(of_seat), 'mistake')}."
-        for seat, (agent, of_seat) in enumerate(zip(game.agents, lost, strict=True))
+        f"{agent} (seat {seat}) lost {format_count(sum(regrets), 'half-point')} in "
+        f"{format_count(len(regrets), 'mistake')}."
+        for seat, (agent, regrets) in enumerate(zip(game.agents, lost, strict=True))
         if judged
     ]
 

@@ -57,7 +57,7 @@ class RunRow(NamedTuple):
 
     @property
     def games_text(self) -> str:
-        """The games that there are, ``of`` those that are asked for."""
+        """The games that there are, and of how many if some are missing."""
         asked = self.record.games * len(self.record.pairings)
         return f"{self.games:,}" if self.games == asked else f"{self.games:,} of {asked:,}"
 

@@ -53,7 +53,7 @@ class SectionView(NamedTuple):
     section: ReportSection
     games: int
     runs: int
-    agents: int  # of which at most ``reported_games.MAX_AGENTS`` are shown
+    agents: int  # of which at most ``report_data.MAX_AGENTS`` are shown
 
 
 def build_section(opened: OpenArchive, slug: str, wanted: GameFilter) -> SectionView:

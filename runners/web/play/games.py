@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from analytics.store.archive import Archive
 from analytics.store.schema import MAX_PAIRS
-from analytics.tables.derived.definitions import index_runs
+from analytics.tables.derived.indexing import index_runs
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent

@@ -21,8 +21,7 @@ from runners.play.levels import LEVELS
 from runners.play.session import format_aids, format_plies_query
 from runners.terminal.console import format_sql_command
 from runners.web.agents_and_rules import AgentsAndRules, split_label
-from runners.web.archive.urls import build_url as url_of
-from runners.web.archive.urls import game_analysis_url
+from runners.web.archive.urls import build_url, game_analysis_url
 from runners.web.background import BackgroundJob, compilation_counter
 from runners.web.page_rendering import FormFields, find_browser_id, redirect_to, render_page
 from runners.web.play.games import (
@@ -174,7 +173,7 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
 
 def _render_resume_page(request: Request, address: GameAddress) -> Response:
     """A page that offers to go on with a game."""
-    return render_page(request, "play_open.html", setup=address.setup, action=url_of(GAME_PATH, address.to_query()))
+    return render_page(request, "play_open.html", setup=address.setup, action=build_url(GAME_PATH, address.to_query()))
 
 
 def _render_game_page(
@@ -198,8 +197,8 @@ def _render_game_page(
         seen=seen,
         setup=setup,
         query=address.to_query(),
-        action=url_of(GAME_PATH, {**address.to_query(), "piece": request.query_params.get("piece")}),
-        end=url_of(GAME_PATH, address._replace(moves=held.moves).to_query())
+        action=build_url(GAME_PATH, {**address.to_query(), "piece": request.query_params.get("piece")}),
+        end=build_url(GAME_PATH, address._replace(moves=held.moves).to_query())
         if logged and not seen.session.is_over
         else "",
         analysis=game_analysis_url(seen.game.plies, seen.game.rules.name, seen.game.hand),

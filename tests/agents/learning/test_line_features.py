@@ -40,7 +40,7 @@ def _features(lanes: int, occupied: int, gift: int, left: int, words: Any, found
 
 
 def counted(position: Position, words: Any) -> tuple[int, list[int]]:
-    """The number that ``features_of`` returns, and the features."""
+    """The number that ``compute_features`` returns, and the features."""
     found = np.empty(MAX_FEATURES, np.int64)
     lanes = uint64(position.lanes)
     count = _features(lanes, position.occupied, position.hand, position.available, words, found)

@@ -165,7 +165,7 @@ SHIPPED = {
 
 
 def test_the_positions_and_puzzles_that_ship_are_datasets() -> None:
-    """If this fails: write the texts of ``dataset.described`` to their paths."""
+    """If this fails: write the texts of ``data_package.build_documents`` to their paths."""
     for folder, card in SHIPPED.items():
         for name, text in data_package.build_documents(folder, card).items():
             assert (folder / name).read_text(encoding="utf-8") == text

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analytics.questions.columns import format_signed
 from analytics.report.pieces import DARK, HEIGHTS, PLAIN, piece_shapes, piece_symbols
 from analytics.report.style import (
     MAX_MARKED_POINTS,
     MAX_POINTS,
-    format_signed,
     render_curve_svg,
     render_inline_svg,
     render_piece_sheet,

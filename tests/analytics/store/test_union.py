@@ -26,7 +26,7 @@ from analytics.statistics.tally import tally_by_pairing
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import StoredRange, split_into_files
-from analytics.tables.derived.definitions import index_runs
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep.compaction import STORED_TABLES, build_small_condition, compact_run, compact_tables
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive

@@ -27,7 +27,7 @@ def rendering() -> Any:
 
 
 def test_the_text_of_a_position() -> None:
-    assert rendering().text_of(POSITION) == TEXT
+    assert rendering().render_text(POSITION) == TEXT
 
 
 def test_the_picture_shows_each_piece_in_its_place() -> None:
@@ -57,7 +57,7 @@ def test_a_window_is_opened_only_for_people(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rendering(), "FRAMES_PER_SECOND", 10_000)
     for mode, shown in (("rgb_array", False), ("human", True)):
         renderer = rendering().Renderer(mode)
-        renderer.watched(POSITION)
+        renderer.show_position(POSITION)
         assert pygame.display.get_init() == shown
         if shown:
             pixels = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)

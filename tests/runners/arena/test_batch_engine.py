@@ -265,9 +265,9 @@ def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
     """The numbers of random games that were won at placement 0..16, and the number that were drawn."""
     orders = [PairRange(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
     won, drawn = np.zeros(17, np.int64), 0
-    for played in engine(rules, [Random()], seed=5).play(orders, threads=2):
-        decided = played.block.games.winner != NONE
-        won += np.bincount(played.block.games.plies[decided], minlength=17)
+    for block in engine(rules, [Random()], seed=5).play(orders, threads=2):
+        decided = block.games.winner != NONE
+        won += np.bincount(block.games.plies[decided], minlength=17)
         drawn += int((~decided).sum())
     return won, drawn
 

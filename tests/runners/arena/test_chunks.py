@@ -19,7 +19,7 @@ from analytics.store.ranges import Range, UnitLine
 from quarto.batch import Block
 from quarto.errors import FailureError
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, ROUNDING_TOLERANCE, Pace
-from runners.arena.execution import ChunkQueue, list_pair_ranges
+from runners.arena.execution import ChunkQueue, ChunkResult, list_pair_ranges
 from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment
 from runners.hosting.guarded_agent import StuckError
 from tests.runners.experiments import request, stored_at
@@ -66,7 +66,7 @@ def test_parts_are_all_that_is_missing_whatever_comes_back(
         assert end - first <= most
         reached = data.draw(st.sampled_from([end, end, (first + end + 1) // 2]))
         played += range(first, reached)
-        parts.put_back_rest(part, reached, data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0])))
+        parts.put_back_rest(ChunkResult(part, reached, (), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0]))))
     assert sorted(played) == numbers_in(missing)
 
 
@@ -79,11 +79,11 @@ def test_a_small_run_is_a_part_for_each_thread() -> None:
 def test_once_the_pace_is_known_a_part_takes_no_longer_than_a_shard() -> None:
     parts = ChunkQueue([(0, 100_000)], 100_000, 131072, 2, 30.0)
     part = next(parts)
-    parts.put_back_rest(part, 4, 12.0)  # three seconds a unit: ten are as many as fit, eight a file
+    parts.put_back_rest(ChunkResult(part, 4, (), 12.0))  # three seconds a unit: ten are as many as fit, eight a file
     assert [next(parts) for _ in range(3)] == [(4, 8), (8, 16), (16, 24)]
     assert next(ChunkQueue([(0, 20)], 20, 131072, 2, 30.0)) == (0, 16)
     few = ChunkQueue([(0, 40)], 40, 131072, 2, 30.0)
-    few.put_back_rest(next(few), 8, 24.0)
+    few.put_back_rest(ChunkResult(next(few), 8, (), 24.0))
     assert next(few) == (8, 16)
 
 
@@ -121,7 +121,7 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 def blocks(experiment: Experiment, first: int, end: int) -> list[Block]:
-    return [experiment.engine.play_block(order).block for order in list_pair_ranges(experiment.unit_line, first, end)]
+    return [experiment.engine.play_block(order) for order in list_pair_ranges(experiment.unit_line, first, end)]
 
 
 def files(experiment: Experiment) -> list[Range]:

@@ -187,7 +187,7 @@ def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one
     def watch(trial: SequentialTest) -> None:
         if trial.pairs >= 64 and not other.list_effective_ranges(spec.run_id):
             faster = arranged(root, *LONG).experiment.engine.play_block(PairRange(0, 0, 64))
-            write_games(other, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [faster.block])
+            write_games(other, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [faster])
 
     execute_test(here, "qarena sprt", threading.Event(), watch)
     assert_as_uninterrupted(root, long_one)

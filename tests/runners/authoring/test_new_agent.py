@@ -85,7 +85,10 @@ def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
     assert files == {f for s in INTERFACES for f in (f"new_{s}.py", f"agent/new_{s}.yaml", f"test_new_{s}.py")}
     for path in folder.rglob("*.*"):
         assert "template" not in path.read_text().lower()
-    assert "class NewPlay:" in (folder / "new_play.py").read_text()
+    for interface in INTERFACES:
+        assert re.search(
+            rf"^class New{interface.title()}\b", (folder / f"new_{interface}.py").read_text(), re.MULTILINE
+        )
     assert format_class_name("corner_first2") == "CornerFirst2"
     names = {path.name for path in Path(str(templates.__file__)).parent.glob("*.*")}
     assert names == {

@@ -21,9 +21,10 @@ from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
 from analytics.report.sections import strength
 from analytics.store.archive import Archive
-from analytics.tables.derived.definitions import POSITIONS_TABLE, IndexChunk, IndexSummary, list_index_chunks
-from analytics.tables.derived.definitions import index_chunk as index_range
-from analytics.tables.derived.range_table import select_best_ranges
+from analytics.tables.derived.definitions import POSITIONS_TABLE
+from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
+from analytics.tables.derived.indexing import index_chunk as index_range
+from analytics.tables.derived.range_table import Chunk, select_best_ranges
 from runners.arena import indexing
 from runners.arena.indexing import update_whole_index
 from runners.terminal.tables import format_text
@@ -116,16 +117,16 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     words = ("archive", "index", "--threads", "1", "--archive", str(sample))
     one = qarena(*words, "--run", "d2a027fc112c", "--plies", "16")
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
-    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[IndexChunk]()
+    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[Chunk[IndexExtent]]()
 
-    def interrupted(archive: Archive, part: IndexChunk) -> IndexSummary:
+    def interrupted(archive: Archive, part: Chunk[IndexExtent]) -> IndexSummary:
         counted.append(part)
         if len(counted) == 3:
             signal.raise_signal(signal.SIGINT)
         return count(archive, part)
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing, "index_part", interrupted)
+        patch.setattr(indexing, "index_chunk", interrupted)
         found = qarena(*words)
     assert (found.code, found.out) == (130, "")
     note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"

@@ -12,7 +12,6 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.annotation import (
-    AnnotationChunk,
     AnnotationOptions,
     AnnotationSummary,
     Annotator,
@@ -20,7 +19,8 @@ from analytics.exact.annotation import (
     list_annotation_chunks,
 )
 from analytics.store.archive import Archive
-from analytics.tables.derived.decisions import record_annotated_units
+from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
+from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
@@ -166,7 +166,7 @@ def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path)
     part = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
     annotator = Annotator(archive, QUICK)
-    annotator._game_solver(archive.load_run(part.unit_range.run_id).rules)._shared.stop()
+    annotator._game_solver(archive.load_run(part.run_id).rules)._shared.stop()
     with pytest.raises(StoppedError):
         annotator.annotate(part)
     assert files(tmp_path) == []
@@ -188,9 +188,9 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the second part is judged."""
-    annotate, begun = Annotator.annotate, list[AnnotationChunk]()
+    annotate, begun = Annotator.annotate, list[Chunk[AnnotationExtent]]()
 
-    def interrupted(self: Annotator, part: AnnotationChunk, *rest: Any) -> AnnotationSummary:
+    def interrupted(self: Annotator, part: Chunk[AnnotationExtent], *rest: Any) -> AnnotationSummary:
         begun.append(part)
         if len(begun) == 2:
             signal.raise_signal(signal.SIGINT)
@@ -205,7 +205,7 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     kept = len(files(root))
     assert 1 <= kept <= 2
     (run,) = Archive.open(root).load_runs()
-    assert run.annotated == sum(part.unit_range.units for part in begun[:kept])
+    assert run.annotated == sum(part.games.units for part in begun[:kept])
     rest = 24 - 2 * run.annotated
     assert f" decisions of {rest} games judged in " in qarena(*words).out
     assert qarena(*words).out.startswith("Nothing to judge")

@@ -204,7 +204,7 @@ def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_th
     games, _ = verdicts.play_against(
         named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event()
     )
-    block = build_engine(spec).play_block(PairRange(0, 0, 15)).block
+    block = build_engine(spec).play_block(PairRange(0, 0, 15))
     assert games == tally_by_pairing([block])[0]
     mixed = estimate_draw_rate(Tally(pairs=((4, 3, 0), (3, 5, 0), (0, 0, 0))))
     assert mixed.mean == (3 + 3 + 10) / 30

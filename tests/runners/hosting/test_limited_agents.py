@@ -154,7 +154,7 @@ def released() -> Iterator[None]:
 def endings(agent: Any, pairs: int = 2) -> tuple[BatchEngine, list[str]]:
     """How games of an agent against ``dumb`` ended."""
     engine = BatchEngine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
-    return engine, [ENDINGS[each] for each in engine.play_block(PairRange(0, 0, pairs)).block.games.ending]
+    return engine, [ENDINGS[each] for each in engine.play_block(PairRange(0, 0, pairs)).games.ending]
 
 
 @pytest.mark.parametrize("kind", [Sluggish, SluggishBatches])
@@ -208,7 +208,7 @@ def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.Monk
 
 def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
     alone, watched_games = (
-        endings(agent)[0].play_block(PairRange(0, 0, 4)).block.games
+        endings(agent)[0].play_block(PairRange(0, 0, 4)).games
         for agent in (OneByOne(), TimedAgent(OneByOne, seconds=20.0))
     )
     for one, other in zip(alone, watched_games, strict=True):

@@ -46,7 +46,7 @@ def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Pl
     person = Repeating(game)
     pairing = (0, 1) if seat == 0 else (1, 0)
     engine = BatchEngine(game.rules, [person, agent], ["person", "agent"], [pairing], seed=0, run=SEED, swapped=False)
-    games = engine.play_block(PairRange(0, number, 1)).block.games
+    games = engine.play_block(PairRange(0, number, 1)).games
     plies = int(games.plies[0])
     both = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)
     return list(both), int(games.winner[0]), ENDINGS[games.ending[0]]

@@ -248,7 +248,7 @@ def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None
 
 def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_game() -> None:
     solver = Solver(CLASSIC, 1.0)
-    found = [stage(solver, searches.WARM_UP_POSITION) for stage in searches._SOLVE_STAGES]
+    found = list(searches.solve_in_stages(solver, searches.WARM_UP_POSITION))
     assert len({solution.value for solution in found}) == 1
     assert [bool(solution.turns) for solution in found] == [False, True, True]
     assert [solution.distance is not None for solution in found] == [False, False, True]

@@ -124,7 +124,7 @@ def test_filters_that_no_game_meets_stay_in_their_form(reader: Visitor) -> None:
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for root in (tmp_path / "nothing", Archive.open(tmp_path / "empty", create=True).root):
-        monkeypatch.setattr(reader.site.service(ArchiveService), "library", SnapshotService(root))
+        monkeypatch.setattr(reader.site.service(ArchiveService), "snapshots", SnapshotService(root))
         for path in ("/browse", "/browse/openings", "/browse/results/ratings", f"/browse/runs/{SQUARE}"):
             page = reader.get(path)
             assert page.status == 200
@@ -143,7 +143,7 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
 
     monkeypatch.setattr("runners.web.archive.snapshots.REOPEN_WAIT_SECONDS", 0.01)
     monkeypatch.setattr("runners.web.archive.snapshots.OpenArchive", slowly)
-    monkeypatch.setattr(reader.site.service(ArchiveService), "library", SnapshotService(reader.site.options.archive))
+    monkeypatch.setattr(reader.site.service(ArchiveService), "snapshots", SnapshotService(reader.site.options.archive))
     page = reader.get("/browse")
     assert page.refreshes
     assert "Opening the archive" in page.text

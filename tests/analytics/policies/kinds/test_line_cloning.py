@@ -38,7 +38,7 @@ OPENING = 2
 def dataset() -> Dataset:
     """400 games of alpha_beta and semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
-    games = engine.play_block(PairRange(0, 0, 200)).block.games
+    games = engine.play_block(PairRange(0, 0, 200)).games
     run = record(spec_of(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
     return Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)
 

@@ -57,7 +57,7 @@ LEARNING = LearningPlan(1, 0.05, 0)
 def dataset() -> Dataset:
     """2,000 games of semi_random from two imposed plies."""
     engine = BatchEngine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
-    games = engine.play_block(PairRange(0, 0, 1000)).block.games
+    games = engine.play_block(PairRange(0, 0, 1000)).games
     opening = np.full(2000, 2, np.int8)
     return Dataset((record(spec_of(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
 

@@ -234,8 +234,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_a_killed_process_spilled_is_removed_by_the_next_question(shared: Archive, temporary: Path) -> None:
     code = (
-        "import os, signal; from analytics.questions.sql.connection import ScratchFolder; it = ScratchFolder(); it.spill_folder.mkdir(); "
-        "(it.spill_folder / 'x').write_bytes(b'x'); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal; from analytics.questions.sql.connection import ScratchFolder; "
+        "scratch = ScratchFolder(); scratch.spill_folder.mkdir(); (scratch.spill_folder / 'x').write_bytes(b'x'); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(temporary)}, check=False)
     (left,) = temporary.iterdir()

@@ -19,7 +19,7 @@ from analytics.store.archive import Archive
 from analytics.store.files.backend import ObjectUrl
 from analytics.store.files.local_files import find_backend
 from analytics.store.range_files import read_games, write_range
-from analytics.tables.derived.definitions import index_runs
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files

@@ -22,7 +22,7 @@ from analytics.store.files.local_files import find_backend
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
 from analytics.store.records import SweepJob
-from analytics.tables.derived.definitions import index_runs
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import FOLDERS, list_unneeded_files, remove_unneeded_files

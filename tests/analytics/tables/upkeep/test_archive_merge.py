@@ -18,7 +18,7 @@ from analytics.store import policy_cards, policy_store, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.ranges import Range, StoredRange, compute_checksum, split_into_files
 from analytics.store.records import RunRecord, SweepJob
-from analytics.tables.derived.definitions import index_runs
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep.archive_merge import MergeOptions, MergeSummary, merge_archives
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files

@@ -16,17 +16,11 @@ from analytics.store.archive import Archive
 from analytics.store.game_tables import TableBytes
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
-from analytics.store.ranges import Ranges
+from analytics.store.ranges import FileSlice, Ranges
 from analytics.tables.derived.decisions import DECISIONS_TABLE, AnnotationExtent
-from analytics.tables.derived.definitions import (
-    DERIVED_TABLES,
-    FIRST_PLIES_TABLE,
-    POSITIONS_TABLE,
-    IndexChunk,
-    index_chunk,
-    index_runs,
-)
-from analytics.tables.derived.range_table import RangeTable, select_best_ranges
+from analytics.tables.derived.definitions import DERIVED_TABLES, FIRST_PLIES_TABLE, POSITIONS_TABLE
+from analytics.tables.derived.indexing import IndexExtent, index_chunk, index_runs
+from analytics.tables.derived.range_table import Chunk, RangeTable, select_best_ranges
 from analytics.tables.upkeep import compaction
 from analytics.tables.upkeep.compaction import (
     STORED_TABLES,
@@ -140,7 +134,7 @@ def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
     archive, run = small_files, small_files.load_run(RUN_ID)
     index_runs(archive, [RUN_ID], 4)
     for stored in archive.list_effective_ranges(RUN_ID).select_overlapping(0, 16):
-        index_chunk(archive, IndexChunk(RUN_ID, stored, 7))
+        index_chunk(archive, Chunk(RUN_ID, FileSlice.whole(stored), IndexExtent(7)))
     compact_tables(archive, run, (POSITIONS_TABLE,), always)
     assert [(each.first, each.end, each.extent) for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
         (0, UNITS, "04")
@@ -324,7 +318,7 @@ def test_very_many_files_are_put_together_in_steps(
 ) -> None:
     before = grow(archive, larger)
     for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
-        monkeypatch.setitem(vars(table), "most", 3)
+        monkeypatch.setitem(vars(table), "max_merged_files", 3)
     told: list[int] = []
     assert compact_run(archive, RUN_ID, progress=told.append) == (8, 1, 0)
     assert sum(told) == 8

@@ -14,7 +14,7 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import StoredRange, split_aligned
 from analytics.store.records import SweepJob
-from analytics.tables.derived.definitions import index_runs
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.upkeep import garbage
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import (

@@ -18,8 +18,8 @@ import pytest
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.store.archive import Archive
 from analytics.tables.derived.decisions import GIFT, PLACEMENT
-from analytics.tables.derived.definitions import index_runs
 from analytics.tables.derived.exact_values import UNKNOWN
+from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
 from analytics.tables.verification.game_faults import LATE_PIECES, compute_known_values
 from quarto.batch import FULL_BOARD, LINE, Games

@@ -17,7 +17,7 @@ import pytest
 from analytics.store.archive import Archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from runners.arena.execution import ChunkPlayer, PlayTask, RunOutcome, build_task, execute_request
+from runners.arena.execution import ChunkPlayer, PlayTask, RunOutcome, execute_request
 from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.executors.processes import MAX_LOSSES, Processes
@@ -290,7 +290,7 @@ def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
     experiment = prepare_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     record_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
-    here = build_task(experiment)
+    here = PlayTask.from_experiment(experiment)
     here.build_once("player", lambda: ChunkPlayer(experiment))
     return PlayTask(**here.to_dict())
 

@@ -266,7 +266,8 @@ def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:
         "input(); print('ready', flush=True)\ntime.sleep(60)\n"
     )
     lines = "from runners.hosting.engines.agent import Engine\nfrom quarto.rules import CLASSIC\nimport time\n"
-    lines += f"process = Engine({f'{sys.executable} {script}'!r}).start_process(CLASSIC)\nprint('up', flush=True)\ntime.sleep(60)"
+    lines += f"process = Engine({f'{sys.executable} {script}'!r}).start_process(CLASSIC)\n"
+    lines += "print('up', flush=True)\ntime.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, cwd=ROOT) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == b"up\n"

@@ -90,7 +90,7 @@ def test_games_are_those_of_the_packages_own_loop(tmp_path: Path, monkeypatch: p
     for name in ("players", "utility"):
         monkeypatch.delitem(sys.modules, name)
     one, two = (polito(folder, "players.HistoryPlayer", kwargs={"salt": salt}) for salt in (4, 9))
-    games = engine(one, two).play_block(PairRange(0, 0, 1)).block.games
+    games = engine(one, two).play_block(PairRange(0, 0, 1)).games
     for i, salts in enumerate([(4, 9), (9, 4)]):
         plies, winner = by_run(players, salts)
         assert texts(games)[i].startswith(f"{plies} ")
@@ -111,7 +111,7 @@ def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pyt
     )
     arena = engine(*agents, pairings=((0, 1), (1, 2), (2, 0)), plies=3)
     for pairing in range(3):
-        ended = {ENDINGS[each] for each in arena.play_block(PairRange(pairing, 0, 3)).block.games.ending}
+        ended = {ENDINGS[each] for each in arena.play_block(PairRange(pairing, 0, 3)).games.ending}
         assert ended <= {"line", "full_board"}, arena.describe_misbehaviour()
     assert arena.describe_misbehaviour() == []
     files = {path.relative_to(tmp_path).as_posix() for path in agents[0].data_files if path.is_relative_to(tmp_path)}
@@ -128,7 +128,7 @@ def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_pat
 
     def played(orders: list[PairRange], threads: int) -> dict[int, list[str]]:
         blocks = engine(polito(folder, "dice.DicePlayer"), Dumb()).play(orders, threads)
-        found = {each.block.first_pair: texts(each.block.games) for each in blocks}
+        found = {block.first_pair: texts(block.games) for block in blocks}
         return {first + i // 2 * 2: games[i : i + 2] for first, games in found.items() for i in range(0, len(games), 2)}
 
     together = [game for pair in sorted(played([PairRange(0, 0, 6)], 1).items()) for game in pair[1]]
@@ -187,7 +187,7 @@ def test_a_reused_player_meets_its_games_one_after_the_other(tmp_path: Path, cap
     folder = folders.write(tmp_path, folders.LEARNER)
     arena = engine(polito(folder, "learner.Learner", reuse=True), Dumb())
     with caplog.at_level(logging.INFO):
-        games = arena.play_block(PairRange(0, 0, 3)).block.games
+        games = arena.play_block(PairRange(0, 0, 3)).games
     assert {ENDINGS[each] for each in games.ending} == {"line"}
     found = re.findall(r"game (\d+) of (\d+)", caplog.text)
     assert found == [(str(number), "1") for number in range(1, 7)]
@@ -199,7 +199,7 @@ OWN = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
 def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     arena = engine(polito(folders.write(tmp_path, folders.OWN_GAME), "needy.Needy", **OWN), Dumb())
     with caplog.at_level(logging.INFO, logger=player_module.__name__):
-        games = arena.play_block(PairRange(0, 0, 3)).block.games
+        games = arena.play_block(PairRange(0, 0, 3)).games
     assert arena.describe_misbehaviour() == []
     assert games.pieces[0].tolist() == [15, 0] * 3  # the first of its own list, and the first of all
     assert "choice 1\n" in caplog.text  # a trial game before has left nothing
@@ -209,7 +209,7 @@ def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: p
 def test_a_player_whose_package_and_constructor_take_more_than_a_game(tmp_path: Path, reuse: bool) -> None:
     kwargs = {"genome": [0.5, -1], "depth": 3}
     arena = engine(polito(folders.write(tmp_path, folders.NAMED), "ga.GAPlayer", kwargs=kwargs, reuse=reuse), Dumb())
-    games = arena.play_block(PairRange(0, 0, 2)).block.games
+    games = arena.play_block(PairRange(0, 0, 2)).games
     assert arena.describe_misbehaviour() == []
     assert games.pieces[0].tolist() == [15, 0] * 2
 
@@ -289,9 +289,7 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, b
     folder = folders.write(tmp_path / "theirs", folders.PLAIN)
     with_numpy, without = (
         texts(
-            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2)
-            .play_block(PairRange(0, 0, 9))
-            .block.games
+            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2).play_block(PairRange(0, 0, 9)).games
         )
         for python in (None, bare)
     )

@@ -90,7 +90,7 @@ def build(root: Path, kind: str, where: str = "true", name: str = "mine", **sett
     """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
     own = load_option("kind", kind) | settings
     request = policy_build.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
-    return policy_build.build_policy(policy_build.prepare_build(request))
+    return policy_build.build_policy(request, policy_build.select_build_games(request))
 
 
 class StopAfter:

@@ -16,23 +16,19 @@ from analytics.questions.openings import explore_position
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
-from analytics.store.ranges import StoredRange
+from analytics.store.ranges import FileSlice, StoredRange
 from analytics.tables.derived.definitions import (
     END_PLY,
     FIRST_PLIES,
     POSITIONS_TABLE,
-    IndexChunk,
-    IndexSummary,
     NotIndexedError,
     derive_first_plies,
     derive_stored_positions,
     format_extent,
     has_turns_of_ply,
-    index_chunk,
-    index_runs,
-    list_index_chunks,
 )
-from analytics.tables.derived.range_table import list_missing_ranges, select_best_ranges
+from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, index_runs, list_index_chunks
+from analytics.tables.derived.range_table import Chunk, list_missing_ranges, select_best_ranges
 from analytics.tables.upkeep.compaction import compact_sums
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
 from analytics.tables.verification.archive import verify_archive
@@ -143,7 +139,7 @@ def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive)
     for table, wanted in (("positions", (END_PLY, False)), ("first_plies", (0, True))):
         next(path for path in before if path.parts[-3] == table).unlink()
         (part,) = list_index_chunks(archive, [RUN_ID])
-        assert (part.end_ply, part.first_plies) == wanted
+        assert part.extent == wanted
         index_runs(archive, [RUN_ID])
         assert files(archive) == before
 
@@ -175,7 +171,7 @@ def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
 def test_the_files_of_a_shallower_index_are_replaced(archive: Archive) -> None:
     index_runs(archive, [RUN_ID], 3)
     index_runs(archive, [RUN_ID])
-    (slow,) = [IndexChunk(RUN_ID, archive.list_effective_ranges(RUN_ID)[0], 4)]
+    (slow,) = [Chunk(RUN_ID, FileSlice.whole(archive.list_effective_ranges(RUN_ID)[0]), IndexExtent(4))]
     index_chunk(archive, slow)  # a slower writer
     assert depths(archive) == [6, 6]
     assert len(list_unneeded_files(archive)) == remove_replaced_files(archive, RUN_ID, 0.0) == 3
@@ -238,13 +234,13 @@ def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: Archive)
     assert ask_for_positions(archive) == f"5 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     ranges = [*archive.list_effective_ranges(RUN_ID)]
     for stored in ranges[:3]:
-        index_chunk(archive, IndexChunk(RUN_ID, stored, 6))
+        index_chunk(archive, Chunk(RUN_ID, FileSlice.whole(stored), IndexExtent(6)))
     assert ask_for_positions(archive) == f"2 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     for stored in ranges[3:]:
-        index_chunk(archive, IndexChunk(RUN_ID, stored, 4))
+        index_chunk(archive, Chunk(RUN_ID, FileSlice.whole(stored), IndexExtent(4)))
     assert ask_for_positions(archive) == f"2 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     index_runs(archive, [RUN_ID])
-    index_chunk(archive, IndexChunk(RUN_ID, ranges[0], 9))
+    index_chunk(archive, Chunk(RUN_ID, FileSlice.whole(ranges[0]), IndexExtent(9)))
     remove_replaced_files(archive, RUN_ID, 0.0)
     assert ask_for_positions(archive) == f"4 of 5 ranges of games of run {RUN_ID} are not indexed to ply 9: {hint}"
     index_runs(archive, [RUN_ID])

@@ -1,0 +1,90 @@
+"""Indexing: counts the positions and the first plies of games that lack these tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from analytics.store.archive import Archive, check_record_format
+from analytics.store.range_files import read_rows
+from analytics.store.ranges import FileSlice
+from analytics.tables.derived.definitions import (
+    END_PLY,
+    FIRST_PLIES_TABLE,
+    INDEX_TABLES,
+    POSITIONS_TABLE,
+    derive_first_plies,
+    derive_stored_positions,
+    format_extent,
+    has_turns_of_ply,
+)
+from analytics.tables.derived.range_table import Chunk, list_extents, list_missing_ranges, record_derived_units
+from quarto.symmetry import build_symmetries
+
+
+class IndexExtent(NamedTuple):
+    """The extent to which games are to be indexed."""
+
+    end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
+    first_plies: bool = True  # they are counted
+
+
+class IndexSummary(NamedTuple):
+    """What was indexed."""
+
+    games: int = 0
+    rows: int = 0  # of positions
+
+    def add(self, other: IndexSummary) -> IndexSummary:
+        """The totals of both."""
+        return IndexSummary(self.games + other.games, self.rows + other.rows)
+
+
+def list_index_chunks(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> list[Chunk[IndexExtent]]:
+    """The ranges of games that are not indexed up to ``end_ply``.
+
+    Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
+    ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.
+    """
+    chunks: list[Chunk[IndexExtent]] = []
+    for run_id in run_ids:
+        record = check_record_format(archive.load_run(run_id))
+        build_symmetries(record.rules)  # built here, once, and not by each thread
+        depth = end_ply or max([END_PLY, *map(int, list_extents(archive, run_id, POSITIONS_TABLE))])
+        positions = {*list_missing_ranges(archive, run_id, POSITIONS_TABLE, partial(has_turns_of_ply, depth - 1))}
+        first_plies = {*list_missing_ranges(archive, run_id, FIRST_PLIES_TABLE, "".__eq__)}
+        for games in sorted(positions | first_plies):
+            extent = IndexExtent(depth if games in positions else 0, games in first_plies)
+            chunks.append(Chunk(run_id, FileSlice.whole(games), extent))
+    return chunks
+
+
+def index_chunk(archive: Archive, chunk: Chunk[IndexExtent]) -> IndexSummary:
+    """Count the positions and the first plies of a range of games, and store both.
+
+    Raises ``FailureError`` for a file that cannot be read or written.
+    """
+    run_id, (stored, *_), (end_ply, first_plies) = chunk
+    record, rows = archive.load_run(run_id), 0
+    plies = read_rows(archive, run_id, stored, "plies")
+    if end_ply:
+        positions = derive_stored_positions(archive, record, stored, range(end_ply), plies)
+        POSITIONS_TABLE.write(archive, run_id, stored, positions, format_extent(end_ply))
+        rows = len(positions)
+    if first_plies:
+        FIRST_PLIES_TABLE.write(archive, run_id, stored, derive_first_plies(plies))
+    return IndexSummary(stored.units * record.unit_line.games_a_pair, rows)
+
+
+def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
+    """Index the games of runs that are not indexed yet, in this thread.
+
+    Raises as ``list_index_chunks`` and ``index_chunk`` do.
+    """
+    total = IndexSummary()
+    for chunk in list_index_chunks(archive, run_ids, end_ply):
+        total = total.add(index_chunk(archive, chunk))
+    for run_id in run_ids:
+        record_derived_units(archive, run_id, INDEX_TABLES)
+    return total
