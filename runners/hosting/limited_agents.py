@@ -30,7 +30,7 @@ from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 
-HANDLER_FACTORY = "runners.arena.agent_process:build_handler"
+HANDLER_FACTORY = "runners.arena.isolated_agent_handler:build_handler"
 REQUEST_DTYPES = (
     np.uint64,
     np.uint16,

@@ -3,7 +3,7 @@
 A listing is no snapshot. A reader may pass the name of a new file before it is written. Later it looks for the files
 that the new one replaced. So these are removed only when the file that counts instead is older than any listing takes.
 
-A file of games is removed only if fingerprints prove that files that count hold the same games (``replaced_files``). So
+A file of games is removed only if fingerprints prove that effective files hold the same games (``replacement_proof``). So
 a file with other games of the same units stays, with all that was derived from it, until somebody decides which of the
 two is right. Files with names that no archive gives are listed and never removed.
 """
@@ -31,7 +31,7 @@ from analytics.store.ranges import (
 from analytics.store.records import RUN_ID
 from analytics.tables.derived.definitions import DERIVED_TABLES, TABLE_FOLDERS
 from analytics.tables.derived.range_table import RangeTable
-from analytics.tables.upkeep.replaced_files import select_replaced_files
+from analytics.tables.upkeep.replacement_proof import select_replaced_files
 from quarto.errors import RequestError
 
 # Table files.
@@ -96,7 +96,7 @@ class _GameFiles:
 def list_table_files(archive: Archive, run_id: str) -> RunTableFiles:
     """The files of a run that are needed, and those that were replaced; others are neither.
 
-    A file of games is needed unless fingerprints prove that others hold its games, see ``replaced_files``. Raises
+    A file of games is needed unless fingerprints prove that others hold its games, see ``replacement_proof``. Raises
     ``FailureError`` if files cannot be listed.
     """
     listed = {}

@@ -19,8 +19,9 @@ from analytics.store.ranges import Range, UnitLine
 from quarto.batch import Block
 from quarto.errors import FailureError
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, ROUNDING_TOLERANCE, Pace
-from runners.arena.execution import ChunkQueue, ChunkResult, list_pair_ranges
+from runners.arena.execution import ChunkQueue
 from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment
+from runners.arena.play_task import ChunkResult, list_pair_ranges
 from runners.hosting.guarded_agent import StuckError
 from tests.runners.experiments import request, stored_at
 

@@ -17,11 +17,12 @@ import pytest
 from analytics.store.archive import Archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
-from runners.arena.execution import ChunkPlayer, PlayTask, RunOutcome, execute_request
+from runners.arena.execution import RunOutcome, execute_request
 from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.executors.processes import MAX_LOSSES, Processes
 from runners.arena.experiment import prepare_experiment, record_run_start
+from runners.arena.play_task import ChunkPlayer, PlayTask
 from runners.arena.spec import RunSpec
 from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
