@@ -31,8 +31,8 @@ from agents.base.agent import (
     TurnKernel,
     encode_turn,
     params,
+    report_evaluation,
     scratch,
-    think,
     turn,
 )
 from agents.base.parameters import check_integer
@@ -215,7 +215,7 @@ def alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
         found = best_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     else:
         found = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
-    think(agent, proven_result(found), NO_VISITS)
+    report_evaluation(agent, proven_result(found), NO_VISITS)
     return found & 0xFFFF
 
 
@@ -257,7 +257,7 @@ def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any
         value = -search_by_policy(given, depth - 1, -np.inf, -best, rules, agent)
         if value > best:
             best, chosen = value, k
-    think(agent, best, NO_VISITS)
+    report_evaluation(agent, best, NO_VISITS)
     return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen])
 
 
@@ -265,7 +265,7 @@ class AlphaBeta(KernelAgent):
     """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``): the first best turn, cells and gifts ascending.
 
     ``depth`` counts placements, its own first. An undecided position is worth 0; a sooner win and a later loss are
-    better. A gift alone is judged by the same number of placements, the opponent's first. It thinks 1 or -1 of a turn
+    better. A gift alone is judged by the same number of placements, the opponent's first. It values a turn at 1 or -1
     that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a depth that is not from 1 to 16.
 
     ``value``: a policy of kind 'line_values', which values positions at the limit and orders turns

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from agents.alpha_beta import MEMORY_SIZE, SOONER_WIN_EVALUATION, TURN_BITS, UNBOUNDED, best_turn, proven_result
-from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, think, turn
+from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, report_evaluation, turn
 from agents.base.parameters import check_flag, check_integer, check_probability
 from agents.ga2 import VALUE_BITS, cell_by_lines, rank_values
 from quarto.batch import NO_VISITS
@@ -123,12 +123,12 @@ def search_cell(position: Position, depth: int, faithful: bool, rules: Any, agen
         return phantom_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
-        think(agent, 1.0, NO_VISITS)
+        report_evaluation(agent, 1.0, NO_VISITS)
         return int64(lowest_bit(wins))
     if depth == 1:
         return int64(NONE)
     found = best_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
-    think(agent, proven_result(found), NO_VISITS)
+    report_evaluation(agent, proven_result(found), NO_VISITS)
     return int64(found & 0xFF) if found >> TURN_BITS > 0 else int64(NONE)
 
 
@@ -165,7 +165,7 @@ class GaMinimax(KernelAgent):
     - A full board counts infinity if the other side were to go on, -infinity if its own side were.
     - The first best cell is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
-    It thinks of a turn what a search found, as ``alpha_beta`` does: nothing without one, or with ``faithful``. Raises
+    It reports of a turn what a search found, as ``alpha_beta`` does: nothing without one, or with ``faithful``. Raises
     ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
     """
 

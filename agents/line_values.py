@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, report_evaluation, table, turn
 from agents.base.parameters import check_probability
 from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, WORDS, compute_lines, place_on_lines, survey_board
 from agents.learning.line_features import (
@@ -305,7 +305,7 @@ def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     settings = params(agent)
     if won:
-        think(agent, 1.0, NO_VISITS)
+        report_evaluation(agent, 1.0, NO_VISITS)
     explores = settings[EXPLORATION] > 0.0 and unit_float(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[HAS_POLICY] > 0.0:
         weights, work = unpack_weights(keys(agent), table(agent)), allocate_work_memory(np.full(1, settings[RISK]), 1)
@@ -321,10 +321,10 @@ def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
         )
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
-            if agent.thinks != 0:
-                think(agent, expected_result(position, cell, gift, weights, agent), NO_VISITS)
+            if agent.evaluates != 0:
+                report_evaluation(agent, expected_result(position, cell, gift, weights, agent), NO_VISITS)
             return encode_turn(cell, gift)
-        think(agent, 0.0 if position.available == 0 else -1.0, NO_VISITS)
+        report_evaluation(agent, 0.0 if position.available == 0 else -1.0, NO_VISITS)
     return gift_turn(position, draw(seed, 0), rules)
 
 
@@ -334,7 +334,7 @@ class LineValues(KernelAgent):
     It finishes a line if it can. Else it values every turn that gives no win away by (1 - ``risk``) P(not lost) +
     ``risk`` P(won). It makes the first of the best by cell, then by gift. It does not search. If every turn gives
     a win away, and on the last cell, it plays as ``semi_random``. Otherwise it does so with probability
-    ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore. What it thinks of its turn is
+    ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore. Its evaluation of a turn is
     P(won) - P(lost).
 
     ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Without one it plays as ``semi_random``. Raises

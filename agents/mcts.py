@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, table, think, turn
+from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, report_evaluation, table, turn
 from agents.base.parameters import check_flag, check_integer, check_number, check_probability
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
@@ -206,7 +206,7 @@ def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
             back_up(grown, depth, result, c, draw_reward, solver)
     chosen = final_child(grown, size, by_value, solver)
     move = int64(nodes[chosen].move)
-    think(agent, expected_result(nodes, chosen), int64(nodes[chosen].visits))
+    report_evaluation(agent, expected_result(nodes, chosen), int64(nodes[chosen].visits))
     if reuse:
         after, _ = play_move(position, move, rules)
         keep_tree(agent, grown, chosen, after)
@@ -240,12 +240,12 @@ class Mcts(KernelAgent):
     ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
     iterations on top (see ``agents.search.tree``).
 
-    It thinks of a turn the mean reward of the whole search, 2 * mean - 1, or what is proven. So a draw counts there as
+    It values a turn at the mean reward of the whole search, 2 * mean - 1, or what is proven. So a draw counts there as
     ``draw_reward`` has it: as a draw with 0.5, as a loss with 0. The visits are those of the turn.
 
     ``value``: a policy of kind 'line_values'. It replaces playouts, and chooses the turns to look at
     (``agents/search/puct.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead.
-    There it plays the turn of the greatest learned value that keeps the exact one. It thinks of a turn the mean of the
+    There it plays the turn of the greatest learned value that keeps the exact one. It values a turn at the mean of the
     turn's visits then, or the exact value.
 
     Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the

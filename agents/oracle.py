@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, params, think, turn
+from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, params, report_evaluation, turn
 from agents.base.parameters import check_integer, check_one_of, check_probability
 from agents.random import random_cell, random_piece
 from agents.search.exact_solver import SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
@@ -132,7 +132,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
     """The turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = solve_value(*state, rules, search), int64(0)
-    think(agent, float64(value), NO_VISITS)
+    report_evaluation(agent, float64(value), NO_VISITS)
     pieces = int64(popcount(position.occupied))
     trap = trap and pieces >= TRAP_PIECES and value <= 0
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
@@ -162,7 +162,7 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: An
     if pieces == 0:  # all first gifts are the same one up to symmetry
         return encode_turn(NONE, sample_piece(position.available, seed))
     value = solve_value(position.lanes, position.occupied, position.available, int64(NONE), rules, search)
-    think(agent, float64(value), NO_VISITS)
+    report_evaluation(agent, float64(value), NO_VISITS)
     trap, distance = trap and pieces >= TRAP_PIECES and value <= 0, int64(0)
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
         distance = solve_distance(
@@ -177,7 +177,7 @@ def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: A
     """The turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = solve_value(*state, rules, search), int64(0)
-    think(agent, float64(value), NO_VISITS)
+    report_evaluation(agent, float64(value), NO_VISITS)
     if value != 0 and popcount(position.occupied) >= DISTANCE_PIECES:
         distance = solve_distance(value, *state, rules, search)
     question, pieces = DRAW if value > 0 else WIN, position.available
@@ -251,7 +251,7 @@ def oracle_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
         return giving_turn(position, seed, trap, rules, agent, search)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins:
-        think(agent, 1.0, NO_VISITS)
+        report_evaluation(agent, 1.0, NO_VISITS)
         return encode_turn(sample_cell(wins, seed), sample_piece(position.available, seed))
     return placing_turn(position, seed, trap, rules, agent, search)
 
@@ -271,7 +271,7 @@ class Oracle(KernelAgent):
     ``slip``: the probability of a slip in each turn from 8 pieces on: a random turn that gives some of the exact value
     up. A slip misses no win at once and allows the opponent none. Without such a turn there is no slip.
 
-    It thinks the exact value of every turn but the first gift and a slip.
+    It reports the exact value of every turn but the first gift and a slip.
 
     Randomness: word n (gifts: 64 + n) chooses among the n cells (pieces) that are still to be examined.
     Word 128 decides whether to slip.

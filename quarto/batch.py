@@ -75,36 +75,36 @@ class Turns(NamedTuple):
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
 
-NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # of a thought: nothing was told, or no turn was asked for
-VALUE_UNITS = 1_000_000  # of a thought's value, in 1
+NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # of an evaluation: nothing was reported, or no turn was asked for
+VALUE_UNITS = 1_000_000  # of an evaluation's value, in 1
 
 
-class Thoughts(NamedTuple):
-    """Thoughts on the turns in ``B`` positions, or in ``G`` games with a row for each of 17 turns."""
+class Evaluations(NamedTuple):
+    """Evaluations of the turns in ``B`` positions, or in ``G`` games with a row for each of 17 turns."""
 
     value: NDArray[np.int32]  # [..., B] millionths of the result that the mover expects, -1 to 1; or NO_VALUE
     visits: NDArray[np.int64]  # [..., B] of the turn, or nodes that were searched; or NO_VISITS
     microseconds: NDArray[np.int64]  # [..., B] that the turn took, by the clock; or NO_TURN
 
     @staticmethod
-    def blank(*shape: int) -> Thoughts:
-        """Thoughts of which nothing is told."""
-        return Thoughts(
+    def blank(*shape: int) -> Evaluations:
+        """Evaluations of which nothing is reported."""
+        return Evaluations(
             np.full(shape, NO_VALUE, np.int32), np.full(shape, NO_VISITS, np.int64), np.full(shape, NO_TURN, np.int64)
         )
 
-    def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Thoughts:
+    def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Evaluations:
         """Those of some positions or games: of a slice as views."""
-        return Thoughts(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
+        return Evaluations(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
 
-    def put(self, rows: Any, other: Thoughts) -> None:
+    def put(self, rows: Any, other: Evaluations) -> None:
         """Write others into some places."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
     def share_time(self, seconds: float) -> None:
         """Divide the time of a batch among the turns whose time was not measured alone."""
-        untold = self.microseconds == NO_TURN
-        self.microseconds[untold] = round(1e6 * seconds / max(untold.size, 1))
+        untimed = self.microseconds == NO_TURN
+        self.microseconds[untimed] = round(1e6 * seconds / max(untimed.size, 1))
 
 
 class Lockstep(NamedTuple):
@@ -150,11 +150,11 @@ class Games(NamedTuple):
 GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
 
 
-GameColumns = TypeVar("GameColumns", Games, Thoughts)
+GameColumns = TypeVar("GameColumns", Games, Evaluations)
 
 
 def concat_games(parts: Sequence[GameColumns]) -> GameColumns:
-    """The games, or the thoughts, of several parts one after the other."""
+    """The games, or the evaluations, of several parts one after the other."""
     if len(parts) == 1:
         return parts[0]
     return type(parts[0])(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
@@ -173,7 +173,7 @@ class Block(NamedTuple):
     opening: int  # plies that were imposed on each game
     games: Games  # G = pairs x games_a_pair
     swapped: bool = True  # both games of each pair
-    thoughts: Thoughts | None = None  # [17, G] of the players, a row for each turn, if they were asked for
+    evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if they were asked for
     seconds: float = 0.0  # that one thread took to play them
 
     @property

@@ -40,7 +40,7 @@ LONGEST_FIRST = (
     "test_interruption.py",
     "test_transcripts.py",
     "test_engines.py",
-    "test_thoughts.py",
+    "test_evaluations.py",
     "test_refusals.py",
     "test_check.py",
     "test_questions.py",

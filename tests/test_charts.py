@@ -19,11 +19,11 @@ from analytics.report.style import SvgPicture
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative
 from runners.web.archive import charts
 from tests.analytics.chosen_games import add_decisions, add_policies, write_archive
-from tests.analytics.indexed import think
+from tests.analytics.indexed import write_draw_evaluations
 
 pytestmark = pytest.mark.extras
 
-SLUGS = ("ratings", "lengths", "learning", "mistakes", "thoughts")
+SLUGS = ("ratings", "lengths", "learning", "mistakes", "evaluations")
 ROWS = pl.DataFrame(
     {"a": [1, 2, 3], "b": [1.5, None, 4.0], "c": ["x", "y", "x"], "low": [1.0, 2.0, 3.0], "high": [2.0, 3.0, 5.0]}
 )
@@ -54,7 +54,7 @@ def of_sections(root: Path) -> Iterator[Spec]:
     archive = write_archive(root)
     add_decisions(archive)
     add_policies(archive)
-    think(archive, archive.list_run_ids()[0])
+    write_draw_evaluations(archive, archive.list_run_ids()[0])
     with open_archive(archive.root) as opened:
         for slug in SLUGS:
             pictures = [each.picture for section in build_subject_sections(opened, slug) for each in section.figures]

@@ -17,8 +17,8 @@ also have
 ``data_files``          paths of files and folders on which its turns depend, such as weights. They are part of its
                         fingerprint, as its code is. A file that a parameter names is part of it in any case.
 
-Beside its turn an agent in Python may return a ``Thought``, a jitted one may ``think``. It is stored with
-``archive.thoughts=true``.
+Beside its turn an agent in Python may return an ``Evaluation``, a jitted one may call ``report_evaluation``. It is
+stored with ``archive.evaluations=true``.
 
 An object with ``build_player(rules, label) -> BatchPlayer`` (see ``agents.base.player``) stands for an agent and makes
 its player.
@@ -67,8 +67,8 @@ AGENT = np.dtype(
         ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
         ("memories_stride", np.uint64),  # bytes from one slot to the next
         ("symmetries_address", np.uint64),
-        ("thinks", np.int64),  # whether its thoughts are asked for
-        ("value", np.float64),  # of its thought, see ``think``
+        ("evaluates", np.int64),  # whether its evaluations are asked for
+        ("value", np.float64),  # of its evaluation, see ``report_evaluation``
         ("visits", np.int64),
     ],
     align=True,
@@ -81,8 +81,8 @@ TURN_SIGNATURE = types.int64(POSITION_TYPE, types.uint64, RULES_TYPE, AGENT_TYPE
 TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 
 
-class Thought(NamedTuple):
-    """The thought that an agent in Python may return beside its turn, as ``(cell, gift, Thought(0.3))``.
+class Evaluation(NamedTuple):
+    """The evaluation that an agent in Python may return beside its turn, as ``(cell, gift, Evaluation(0.3))``.
 
     A whole batch has one, of arrays [B]. None, and NaN as a value, mean that it has no such number.
     """
@@ -155,11 +155,11 @@ def memory(agent: Any) -> Any:
 
 
 @inline_function
-def think(agent: Any, value: float, visits: int) -> None:
-    """Tell what the agent thinks of the turn that it makes.
+def report_evaluation(agent: Any, value: float, visits: int) -> None:
+    """Report the agent's evaluation of the turn that it makes.
 
     ``value``: the result that it expects, from 1, won, to -1, lost; NaN: it has none. ``visits``: how often its search
-    met the turn; NO_VISITS: it does not count. A turn that has no thought need not call this.
+    met the turn; NO_VISITS: it does not count. A turn that has no evaluation need not call this.
     """
     agent.value, agent.visits = value, visits
 
@@ -210,7 +210,7 @@ class KernelAgent:
 
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
-    thinks: bool = False  # its thoughts will be asked for; set before ``knowledge``, which may hold more for them
+    evaluates: bool = False  # its evaluations will be asked for; set before ``knowledge``, which may hold more for them
 
     def turn_kernel(self) -> TurnKernel:
         """The kernel that plays with its parameters: ``kernel``, unless a subclass has another for some of them."""

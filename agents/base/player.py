@@ -22,15 +22,15 @@ from agents.base.agent import (
     TURN_TYPE,
     Agent,
     BatchAgent,
+    Evaluation,
     GameAgent,
     KernelAgent,
     Knowledge,
-    Thought,
     TurnKernel,
+    report_evaluation,
     symmetry_addresses,
-    think,
 )
-from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Lockstep, Thoughts, Turns
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations, Lockstep, Turns
 from quarto.bits import array_pointer
 from quarto.errors import AnswerError, RequestError
 from quarto.jit import float64, inline_function, int64, kernel, load_kernel, uint64
@@ -41,7 +41,7 @@ from quarto.views import BatchView, PositionView
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
-THOUGHTS_TYPE = numba.typeof(Thoughts.blank(1))
+EVALUATIONS_TYPE = numba.typeof(Evaluations.blank(1))
 
 
 @inline_function
@@ -91,20 +91,22 @@ def read_clock(clock: int, moment: NDArray[np.int64]) -> float:
     return 1e6 * float64(moment[0]) + 1e-3 * float64(moment[1])
 
 
-@kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, THOUGHTS_TYPE, types.int32))
-def decide_thinking(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, thoughts: Thoughts, clock: int) -> None:
-    """``decide_all_turns``, with what the agent thinks of each turn and how long each takes."""
+@kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, EVALUATIONS_TYPE, types.int32))
+def decide_with_evaluations(
+    turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock: int
+) -> None:
+    """``decide_all_turns``, with the evaluation of each turn and the time that it takes."""
     moment = np.zeros(2, np.int64)
-    agent.thinks = 1
+    agent.evaluates = 1
     for i in range(state.streams.shape[0]):
-        think(agent, np.nan, NO_VISITS)
+        report_evaluation(agent, np.nan, NO_VISITS)
         started = read_clock(clock, moment)
         decide_turns(turn, agent, rules, select_position(state, i), uint64(0), int64(1))
-        thoughts.microseconds[i] = int64(read_clock(clock, moment) - started + 0.5)
+        evaluations.microseconds[i] = int64(read_clock(clock, moment) - started + 0.5)
         value = agent.value
-        thoughts.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
-        thoughts.visits[i] = agent.visits
-    agent.thinks = 0
+        evaluations.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
+        evaluations.visits[i] = agent.visits
+    agent.evaluates = 0
 
 
 class BatchPlayer(ABC):
@@ -133,11 +135,11 @@ class BatchPlayer(ABC):
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32] | None = None,
-        thoughts: Thoughts | None = None,
+        evaluations: Evaluations | None = None,
     ) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
-        ``thoughts`` [B] is room for what is thought of each turn: it is filled as far as the player tells.
+        ``evaluations`` [B] is room for the evaluation of each turn: it is filled as far as the player reports them.
 
         Raises what the agent raises, ``TurnTimeoutError``, and ``SomeTurnsFailedError``: then the other turns of the
         batch count.
@@ -232,7 +234,7 @@ class KernelPlayer(BatchPlayer):
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32] | None = None,
-        thoughts: Thoughts | None = None,
+        evaluations: Evaluations | None = None,
     ) -> Turns:
         """As of every player. Without ``slots`` each position is a game of its own that has just begun.
 
@@ -243,24 +245,24 @@ class KernelPlayer(BatchPlayer):
             self.start(range(len(slots)))
         state = Lockstep(batch, slots, rng.seeds, Turns.empty(len(slots)))
         if self.game_words == 0:
-            self._decide(state, thoughts)
+            self._decide(state, evaluations)
             return state.turns
         rows = self._memory_rows(slots)
         before = self._memories[rows]
         try:
-            self._decide(state, thoughts)
+            self._decide(state, evaluations)
         except BaseException:
             self._memories[rows] = before
             raise
         return state.turns
 
-    def _decide(self, state: Lockstep, thoughts: Thoughts | None) -> None:
-        if thoughts is None:
+    def _decide(self, state: Lockstep, evaluations: Evaluations | None) -> None:
+        if evaluations is None:
             decide_all_turns(self.turn, self.agent, self.rules.tables, state)
         else:
-            told = Thoughts.blank(len(state.slot))  # contiguous, as the kernel takes them
-            decide_thinking(self.turn, self.agent, self.rules.tables, state, told, CLOCK)
-            thoughts.put(slice(None), told)
+            contiguous = Evaluations.blank(len(state.slot))  # as the kernel takes them
+            decide_with_evaluations(self.turn, self.agent, self.rules.tables, state, contiguous, CLOCK)
+            evaluations.put(slice(None), contiguous)
 
 
 @dataclass(frozen=True)
@@ -276,9 +278,9 @@ class PythonAgent:
         return isinstance(self.agent, BatchAgent)
 
     def choose_turns(
-        self, batch: Batch, rng: Streams, thoughts: Thoughts | None = None
+        self, batch: Batch, rng: Streams, evaluations: Evaluations | None = None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Its answer to a batch: cells and gifts, [B] each; what it thinks into ``thoughts`` [B].
+        """Its answer to a batch: cells and gifts, [B] each; its evaluations into ``evaluations`` [B].
 
         Raises whatever the agent raises, and ``AnswerError``.
         """
@@ -286,17 +288,17 @@ class PythonAgent:
         if isinstance(self.agent, BatchAgent):
             ask: Callable[..., Any] = self.agent.play
             answer = _call_agent(ask, BatchView(batch, self.rules), rng)
-            cells, gifts, thought = _split_answer(ask, answer, "(cells, gifts)")
-            _write_evaluation(ask, thought, thoughts, slice(None), len(batch.lanes))
+            cells, gifts, evaluation = _split_answer(ask, answer, "(cells, gifts)")
+            _write_evaluation(ask, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
             ask, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
                 started = time.perf_counter()
                 answer = _call_agent(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
-                cell, gift, thought = _split_answer(ask, answer, "(cell, gift)")
-                _write_evaluation(ask, thought, thoughts, slice(i, i + 1), 1)
-                if thoughts is not None:
-                    thoughts.microseconds[i] = round(1e6 * (time.perf_counter() - started))
+                cell, gift, evaluation = _split_answer(ask, answer, "(cell, gift)")
+                _write_evaluation(ask, evaluation, evaluations, slice(i, i + 1), 1)
+                if evaluations is not None:
+                    evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - started))
                 try:
                     cells.append(index(cell))
                     gifts.append(index(gift))
@@ -316,35 +318,37 @@ def _call_agent(ask: Callable[..., Any], *arguments: object) -> Any:
         raise
 
 
-def _split_answer(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Thought | None]:
-    """The two parts of an answer, and the thought beside them if there is one."""
+def _split_answer(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Evaluation | None]:
+    """The two parts of an answer, and the evaluation beside them if there is one."""
     try:
-        one, other, *thought = answer
+        one, other, *evaluation = answer
     except (TypeError, ValueError):
         raise AnswerError.from_answer(ask, answer, expected) from None
-    if thought and not (len(thought) == 1 and isinstance(thought[0], Thought)):
+    if evaluation and not (len(evaluation) == 1 and isinstance(evaluation[0], Evaluation)):
         raise AnswerError.from_answer(ask, answer, expected)
-    return one, other, thought[0] if thought else None
+    return one, other, evaluation[0] if evaluation else None
 
 
 def _write_evaluation(
-    ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts | None, rows: slice, size: int
+    ask: Callable[..., Any], evaluation: Evaluation | None, evaluations: Evaluations | None, rows: slice, size: int
 ) -> None:
-    """Write what was thought of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
-    if thought is None:
+    """Write the evaluation of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
+    if evaluation is None:
         return
     try:
-        value = np.broadcast_to(np.asarray(np.nan if thought.value is None else thought.value, np.float64), size)
-        visits = np.broadcast_to(np.asarray(NO_VISITS if thought.visits is None else thought.visits, np.int64), size)
+        value = np.broadcast_to(np.asarray(np.nan if evaluation.value is None else evaluation.value, np.float64), size)
+        visits = np.broadcast_to(
+            np.asarray(NO_VISITS if evaluation.visits is None else evaluation.visits, np.int64), size
+        )
     except (TypeError, ValueError) as error:
-        raise AnswerError(ask, f"returned {repr(thought)[:100]}, which is not of {size} numbers: {error}") from None
+        raise AnswerError(ask, f"returned {repr(evaluation)[:100]}, which is not of {size} numbers: {error}") from None
     if (np.abs(value) > 1).any() or (visits < NO_VISITS).any():
         raise AnswerError(
-            ask, f"returned {repr(thought)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
+            ask, f"returned {repr(evaluation)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
         )
-    if thoughts is not None:
-        thoughts.value[rows] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
-        thoughts.visits[rows] = visits
+    if evaluations is not None:
+        evaluations.value[rows] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
+        evaluations.visits[rows] = visits
 
 
 def _check_integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
@@ -385,21 +389,21 @@ class PythonPlayer(BatchPlayer):
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32] | None = None,
-        thoughts: Thoughts | None = None,
+        evaluations: Evaluations | None = None,
     ) -> Turns:
-        return to_turns(*self._choose_turns(batch, rng, thoughts), rng, self.unusual)
+        return to_turns(*self._choose_turns(batch, rng, evaluations), rng, self.unusual)
 
     def _choose_turns(
-        self, batch: Batch, rng: Streams, thoughts: Thoughts | None
+        self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts as the agent gives them; what it thinks into ``thoughts`` [B].
+        """Cells and gifts as the agent gives them; its evaluations into ``evaluations`` [B].
 
         Raises what it raises, ``AnswerError`` and ``TurnTimeoutError``.
         """
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
         with self._lock:
-            return self._agent.choose_turns(batch, rng, thoughts)
+            return self._agent.choose_turns(batch, rng, evaluations)
 
 
 MAX_UNUSUAL_TURNS = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
@@ -445,16 +449,16 @@ class StagedPlayer(BatchPlayer):
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32] | None = None,
-        thoughts: Thoughts | None = None,
+        evaluations: Evaluations | None = None,
     ) -> Turns:
         turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
         for player, chosen in ((self._early, few), (self._late, ~few)):
             if chosen.any():
                 own_slots = None if slots is None else slots[chosen]
-                told = None if thoughts is None else Thoughts.blank(int(chosen.sum()))
-                found = player.play(batch.select(chosen), Streams(rng.seeds[chosen]), own_slots, told)
-                if thoughts is not None and told is not None:
-                    thoughts.put(chosen, told)
+                reported = None if evaluations is None else Evaluations.blank(int(chosen.sum()))
+                found = player.play(batch.select(chosen), Streams(rng.seeds[chosen]), own_slots, reported)
+                if evaluations is not None and reported is not None:
+                    evaluations.put(chosen, reported)
                 turns.cells[chosen], turns.gifts[chosen] = found
         return turns
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.base.agent import encode_turn, keys, params, table, think
+from agents.base.agent import encode_turn, keys, params, report_evaluation, table
 from agents.learning.policy import Policy
 from agents.line_values import (
     WorkMemory,
@@ -106,15 +106,15 @@ def choose_root_turns(position: Position, kept: int, seed: int, rules: Any, agen
     hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     if won or position.available == 0:
-        think(agent, float64(int64(won)), NO_VISITS)
+        report_evaluation(agent, float64(int64(won)), NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), allocate_work_memory(np.full(1, 0.5), 1)
     turns = find_best_turns(position, MAX_TURNS if exact else kept, agent)
     if turns.gifts[0, 0] == NONE:
-        think(agent, -1.0, NO_VISITS)
+        report_evaluation(agent, -1.0, NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), turns
     if exact:
         found, value = exact_turn(position, turns, rules, agent)
-        think(agent, float64(value), NO_VISITS)
+        report_evaluation(agent, float64(value), NO_VISITS)
         return found, turns
     return int64(UNDECIDED), turns
 

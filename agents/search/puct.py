@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from agents.base.agent import encode_turn, params, think, turn
+from agents.base.agent import encode_turn, params, report_evaluation, turn
 from agents.line_values import WorkMemory
 from agents.search.exact_solver import SOLVER_WORDS
 from agents.search.policy_values import (
@@ -149,5 +149,5 @@ def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
             node.visits += 1
             value = -value
     best = most_visited_child(nodes)
-    think(agent, mean_value(nodes[best]), int64(nodes[best].visits))
+    report_evaluation(agent, mean_value(nodes[best]), int64(nodes[best].visits))
     return encode_turn(int64(nodes[best].cell), int64(nodes[best].gift))

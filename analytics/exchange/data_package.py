@@ -31,7 +31,7 @@ TABLE_CONDITIONS = {
     "games": GAME_CONDITION,
     "plies": GAME_CONDITION,
     "decisions": GAME_CONDITION,
-    "thoughts": GAME_CONDITION,
+    "evaluations": GAME_CONDITION,
     "runs": RUN_CONDITION,
     "agents": RUN_CONDITION,
 }
@@ -52,9 +52,10 @@ class DatasetCard(NamedTuple):
 
 
 def write_dataset(chosen: Selection, folder: Path, licence: str) -> None:
-    """Write the chosen games, their plies, decisions, thoughts, runs and agents to an empty folder. Raises ``OSError``.
+    """Write the chosen games, their plies, decisions, evaluations, runs and agents to an empty folder.
 
-    Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left out.
+    Raises ``OSError``. Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left
+    out.
     """
     opened = chosen.opened
     for table, belongs in TABLE_CONDITIONS.items():

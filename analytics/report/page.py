@@ -18,13 +18,13 @@ from analytics.report import style
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS, ReportData, select_report_data
 from analytics.report.section import ReportSection
+from analytics.report.sections.evaluations import build_evaluations_section
 from analytics.report.sections.learning import build_learning_section
 from analytics.report.sections.lengths import build_lengths_section
 from analytics.report.sections.mistakes import build_mistakes_section
 from analytics.report.sections.openings import build_gifts_section, build_placements_section
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
-from analytics.report.sections.thoughts import thoughts
 from quarto.errors import NotFoundError, RequestError, describe_valid_names
 
 
@@ -57,7 +57,7 @@ SUBJECTS = {
         Subject("gifts", "First gifts", build_gifts_section),
         Subject("learning", "Learning curves", build_learning_section),
         Subject("mistakes", "Mistakes", build_mistakes_section),
-        Subject("thoughts", "Thoughts", thoughts),
+        Subject("evaluations", "Evaluations", build_evaluations_section),
         Subject("runs", "Runs", build_runs_section),
     )
 }

@@ -22,7 +22,7 @@ from analytics.store.parquet.encoder import (
 )
 from analytics.store.parquet.packing import LARGEST_DICTIONARY, ColumnFacts, pack_ascending, pack_small
 from analytics.store.ranges import UnitLine, game_ids
-from analytics.store.schema import GAMES_SCHEMA, PLIES_SCHEMA, THOUGHTS
+from analytics.store.schema import EVALUATIONS_SCHEMA, GAMES_SCHEMA, PLIES_SCHEMA
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, concat_games
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
@@ -209,21 +209,21 @@ def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
     )
 
 
-def thoughts_of(blocks: Sequence[Block]) -> pl.DataFrame | None:
-    """The thoughts of the players in blocks that ascend: a table by the schema ``THOUGHTS``.
+def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
+    """The evaluations of the players in blocks that ascend: a table by the schema ``EVALUATIONS_SCHEMA``.
 
     None: they were not asked.
     """
-    if not blocks or any(block.thoughts is None for block in blocks):
+    if not blocks or any(block.evaluations is None for block in blocks):
         return None
-    every = [block.thoughts for block in blocks if block.thoughts is not None]
+    every = [block.evaluations for block in blocks if block.evaluations is not None]
     value, visits, microseconds = concat_games(every)
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     turn, game = np.nonzero(microseconds != NO_TURN)
     columns = (value[turn, game], visits[turn, game], microseconds[turn, game])
     ply, seat = (turn - 1).astype(np.int8), (turn & 1).astype(np.int8)
     values = (np.concatenate(ids)[game], ply, seat, *columns)
-    return pl.DataFrame(dict(zip(THOUGHTS, values, strict=True)), schema=THOUGHTS)
+    return pl.DataFrame(dict(zip(EVALUATIONS_SCHEMA, values, strict=True)), schema=EVALUATIONS_SCHEMA)
 
 
 def _encode_plies(parts: Sequence[RangeGames], games: int, room: NDArray[np.uint8]) -> TableBytes:

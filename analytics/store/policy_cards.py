@@ -75,7 +75,7 @@ class _LearnedFields(msgspec.Struct):
     imported: _ImportedFields | msgspec.UnsetType = msgspec.UNSET
     derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    thoughts: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    evaluations: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 class PolicyCard(StoredRecord, frozen=True):
@@ -89,7 +89,7 @@ class PolicyCard(StoredRecord, frozen=True):
     - ``command``.
 
     A policy that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each
-    run's. If it was learned from what players told, ``thoughts`` has a sum of these values for each run. One that was
+    run's. If it was learned from evaluations, ``evaluations`` has a sum of these values for each run. One that was
     learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no games.
     """
 

@@ -25,18 +25,18 @@ from analytics.store.game_tables import (
     TableBytes,
     concat_blocks,
     encode_game_tables,
-    thoughts_of,
+    evaluations_to_frame,
 )
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, compute_checksum
 from analytics.store.records import RunRecord
 from analytics.store.schema import (
+    EVALUATIONS_SCHEMA,
     FORFEIT_COLUMNS,
     PAIR_COLUMNS,
     SINGLE_COLUMNS,
     TABLE_SCHEMAS,
     TALLIES_SCHEMA,
-    THOUGHTS,
 )
 from analytics.store.table_files import (
     VERIFY_REMEDY,
@@ -51,7 +51,7 @@ from analytics.store.table_files import (
 from quarto.batch import Block
 from quarto.errors import FailureError
 
-THOUGHTS_FOLDER = "thoughts"
+EVALUATIONS_FOLDER = "evaluations"
 ROWS_IN_MEMORY = 1 << 20  # of a file from which a few games are read: that many are in memory at a time
 
 
@@ -65,26 +65,30 @@ def write_games(
     labels: Sequence[tuple[str, str]],
     span: Range,
     blocks: Sequence[Block],
-    only_thoughts: bool = False,
+    only_evaluations: bool = False,
 ) -> StoredRange:
     """Write the games of a range of units: its plies, its tallies, and its games, by which it counts.
 
-    If the players were asked what they thought, that is written too. With ``only_thoughts`` nothing else is, because
-    the games are there. Thoughts count only if these are the same games, by their fingerprint.
+    If evaluations were asked for, these are written too. With ``only_evaluations`` nothing else is, because
+    the games are there. Evaluations count only if these are the same games, by their fingerprint.
 
     ``labels`` are those of each pairing of the run. Writing the same range again is harmless. May be called from any
     number of threads. Raises ``ValueError`` unless ``blocks`` are the games of ``span``, ``FailureError`` when the disk
     refuses.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
-    parts, thoughts = concat_blocks(blocks), thoughts_of(blocks)
-    if thoughts is not None:
+    parts, evaluations = concat_blocks(blocks), evaluations_to_frame(blocks)
+    if evaluations is not None:
         stored = _build_stored_range(parts, line, span)
-        told = write_table(
-            archive, run_id, THOUGHTS_FOLDER, stored, encode_parquet(thoughts.iter_slices(ROW_GROUP_ROWS), THOUGHTS)
+        written = write_table(
+            archive,
+            run_id,
+            EVALUATIONS_FOLDER,
+            stored,
+            encode_parquet(evaluations.iter_slices(ROW_GROUP_ROWS), EVALUATIONS_SCHEMA),
         )
-        if only_thoughts:
-            return told
+        if only_evaluations:
+            return written
     return _write_tables(archive, run_id, line, labels, span, parts)
 
 

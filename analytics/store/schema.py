@@ -9,7 +9,7 @@ import polars as pl
 
 from quarto.batch import ENDINGS, GAME_BITS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 ENDING_TYPE = pl.Enum(ENDINGS)
 
@@ -52,8 +52,8 @@ TALLIES_SCHEMA = pl.Schema(
     }
 )
 
-# What players thought of their turns, where that was asked for. Rows by (ply, game_id).
-THOUGHTS = pl.Schema(
+# What players reported of their turns, where that was asked for. Rows by (ply, game_id).
+EVALUATIONS_SCHEMA = pl.Schema(
     {
         "game_id": pl.Int64(),
         "ply": pl.Int8(),  # that the turn placed, 0 to 15; of a first gift alone the ply before: -1 without an opening

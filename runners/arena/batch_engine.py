@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from agents.base.player import BatchPlayer, KernelPlayer
-from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts, concat_games
+from quarto.batch import FORFEIT_ILLEGAL, Block, Evaluations, Games, Lockstep, concat_games
 from quarto.errors import is_ctrl_c
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_word
@@ -111,7 +111,7 @@ class BatchEngine:
         self.opening_plies = opening_plies
         self.swapped = swapped
         self.keep_going = True  # although an agent forfeits all its games
-        self.thinks = False  # whether blocks have what the players thought: then the interpreter asks for all turns
+        self.collects_evaluations = False  # whether blocks have them: then the interpreter asks for all turns
         self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
         self.guarded_agents = [GuardedAgent(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
@@ -155,15 +155,15 @@ class BatchEngine:
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
         self.check_forfeits(self.pairings[pair_range.pairing])
-        started, games, thoughts = time.perf_counter(), list[Games](), list[Thoughts]()
+        started, games, evaluations = time.perf_counter(), list[Games](), list[Evaluations]()
         for part in self._split_by_memory(pair_range):
             size = (1 + self.swapped) * part.pairs
-            told = Thoughts.blank(CELLS + 1, size) if self.thinks else None
-            if not self._play_pairs(part, found := Games.zeros(size), told, cut):
+            reported = Evaluations.blank(CELLS + 1, size) if self.collects_evaluations else None
+            if not self._play_pairs(part, found := Games.zeros(size), reported, cut):
                 return None
             games.append(found)
-            thoughts += [] if told is None else [told]
-        columns = concat_games(games), self.swapped, concat_games(thoughts) if thoughts else None
+            evaluations += [] if reported is None else [reported]
+        columns = concat_games(games), self.swapped, concat_games(evaluations) if evaluations else None
         seconds = time.perf_counter() - started
         return Block(pair_range.pairing, pair_range.first_pair, self.opening_plies, *columns, seconds)
 
@@ -226,13 +226,13 @@ class BatchEngine:
             yield PairRange(pair_range.pairing, first, min(most, end - first))
 
     def _play_pairs(
-        self, pair_range: PairRange, games: Games, thoughts: Thoughts | None, cut: Callable[[], bool] | None
+        self, pair_range: PairRange, games: Games, evaluations: Evaluations | None, cut: Callable[[], bool] | None
     ) -> bool:
         """Play all pairs of ``pair_range`` at once; false if that was cut."""
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
-            half.thoughts = thoughts
+            half.evaluations = evaluations
         halves = [half for half in halves if not half.play_in_kernel()]
         for _ in self._play_turns(halves):
             if cut is not None and cut():
@@ -316,7 +316,7 @@ class BlockHalf:
     games: Games  # the columns of all games of the pairs
     state: Lockstep
     size: int  # games that go on
-    thoughts: Thoughts | None = None  # [17, G] of all games of the pairs, if they are asked for
+    evaluations: Evaluations | None = None  # [17, G] of all games of the pairs, if they are asked for
 
     @property
     def has_memory(self) -> bool:
@@ -332,10 +332,10 @@ class BlockHalf:
     def play_in_kernel(self) -> bool:
         """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised.
 
-        Nor if thoughts are asked for.
+        Nor if evaluations are asked for.
         """
         zero, one = self.players
-        if self.thoughts is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
+        if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         self.set_up()
         span = (self.opening, self.size)
@@ -356,10 +356,10 @@ class BlockHalf:
             state.batch.select_range(0, size),
             state.slot,
         )
-        thoughts = None if self.thoughts is None else Thoughts.blank(size)
-        turns = guarded.take_turns(player, batch, rng, slots[:size], thoughts=thoughts)
-        if self.thoughts is not None and thoughts is not None:
-            self.thoughts.put((turn, slots[:size]), thoughts)
+        evaluations = None if self.evaluations is None else Evaluations.blank(size)
+        turns = guarded.take_turns(player, batch, rng, slots[:size], evaluations=evaluations)
+        if self.evaluations is not None and evaluations is not None:
+            self.evaluations.put((turn, slots[:size]), evaluations)
         state.turns.cells[:size], state.turns.gifts[:size] = turns
         before = (batch.copy(), slots[:size].copy()) if guarded.illegal_turn_unreported else None
         is_first_gift = turn == self.opening and not self.rules.mover_chooses

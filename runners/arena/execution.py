@@ -72,7 +72,7 @@ def execute_experiment(
     again = experiment.units_missing_evaluations(request.games)
     if not stop.is_set() and any(first < ended and begun < end for first, end in again for begun, ended in written):
         raise FailureError(
-            f"games of run {run_id} went otherwise when they were played again, so what was thought in them is left "
+            f"games of run {run_id} went otherwise when they were played again, so their evaluations are left "
             "out: the answers of an agent depend on more than the position and rng"
         )
     if not stop.is_set() and len(archive.list_effective_ranges(run_id)) >= MANY_FILES_TO_COMPACT:

@@ -56,21 +56,21 @@ class Experiment:
         return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games))
 
     def units_missing_evaluations(self, games: int) -> list[Range]:
-        """The units whose games are there, to be played again: their thoughts are asked for, and are not there.
+        """The units whose games are there, to be played again: their evaluations are asked for, and are not there.
 
         Games that are no function of their numbers cannot be played again, so nothing is asked of these.
         """
-        if not (self.request.storage.thoughts and self.request.spec.is_repeatable):
+        if not (self.request.storage.evaluations and self.request.spec.is_repeatable):
             return []
-        from analytics.tables.derived.definitions import THOUGHTS_TABLE
+        from analytics.tables.derived.definitions import EVALUATIONS_TABLE
         from analytics.tables.derived.range_table import group_partial_files, list_missing_ranges, list_missing_slices
 
         end, most = (
             self.unit_line.count_units(games),
             self.request.storage.most_units_per_file(self.unit_line.games_a_pair),
         )
-        lacks = list_missing_ranges(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
-        made = group_partial_files(self.archive, self.run_id, THOUGHTS_TABLE, lacks)
+        lacks = list_missing_ranges(self.archive, self.run_id, EVALUATIONS_TABLE, "".__eq__)
+        made = group_partial_files(self.archive, self.run_id, EVALUATIONS_TABLE, lacks)
         parts = (list_missing_slices(*each, most) for each in zip(lacks, made, strict=True))
         return [(part.first, part.end) for each in parts for part in each if part.file.first < end]
 
@@ -94,7 +94,7 @@ def prepare_experiment(request: RunRequest) -> Experiment:
     code = build_code_record(request.spec, agents)
     request, code = _check_other_code(request, code, agents)
     # Before the archive is touched.
-    engine = build_engine(request.spec, agents, request.keep_going, request.storage.thoughts)
+    engine = build_engine(request.spec, agents, request.keep_going, request.storage.evaluations)
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 
@@ -195,13 +195,13 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
 
 
 def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
-    """Save in the run's record how it ended, and how many units have thoughts, if they were asked for."""
+    """Save in the run's record how it ended, and how many units have evaluations, if they were asked for."""
     record_run_end(experiment.archive, experiment.request.spec, seconds)
-    if experiment.request.storage.thoughts:
-        from analytics.tables.derived.definitions import THOUGHTS_TABLE
+    if experiment.request.storage.evaluations:
+        from analytics.tables.derived.definitions import EVALUATIONS_TABLE
         from analytics.tables.derived.range_table import record_derived_units
 
-        record_derived_units(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
+        record_derived_units(experiment.archive, experiment.run_id, [EVALUATIONS_TABLE])
 
 
 def _read_clock() -> float:
@@ -210,18 +210,18 @@ def _read_clock() -> float:
 
 
 def build_engine(
-    spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True, thinks: bool = False
+    spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True, evaluations: bool = False
 ) -> BatchEngine:
     """The engine of a run; ``agents`` are those of the spec, if they were built already.
 
-    ``keep_going``: also if an agent forfeits all its games. ``thinks``: with what the agents think.
+    ``keep_going``: also if an agent forfeits all its games. ``evaluations``: blocks have those of the agents.
 
     Raises ``RequestError`` for an agent that cannot be made or does not play these rules.
     """
     built = [agent.build() for agent in spec.agents] if agents is None else agents
     for each in built:
         if isinstance(each, KernelAgent):
-            each.thinks = thinks
+            each.evaluates = evaluations
     engine = BatchEngine(
         spec.rules,
         built,
@@ -232,7 +232,7 @@ def build_engine(
         spec.opening_plies,
         spec.seats == "swapped",
     )
-    engine.keep_going, engine.thinks = keep_going, thinks
+    engine.keep_going, engine.collects_evaluations = keep_going, evaluations
     return engine
 
 
@@ -350,7 +350,7 @@ class RangeWriter:
         for first, end in ranges:
             inside = [part for block in self._blocks if (part := self._cut_block(block, first, end)) is not None]
             known = (
-                self._storage.thoughts
+                self._storage.evaluations
                 and self._archive.list_effective_ranges(spec.run_id).find_range(first) is not None
             )
             write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, (first, end), inside, known)
@@ -368,5 +368,5 @@ class RangeWriter:
             return block
         columns = slice(*(block.games_per_pair * (pair - block.first_pair) for pair in (low, high)))
         games = Games(*(np.ascontiguousarray(each[..., columns]) for each in block.games))
-        thoughts = None if block.thoughts is None else block.thoughts.select(columns)
-        return block._replace(first_pair=low, games=games, thoughts=thoughts)
+        evaluations = None if block.evaluations is None else block.evaluations.select(columns)
+        return block._replace(first_pair=low, games=games, evaluations=evaluations)

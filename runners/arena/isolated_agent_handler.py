@@ -9,7 +9,7 @@ import numpy as np
 from agents.base.agent import BatchAgent, KernelAgent
 from agents.base.player import PythonAgent, list_choosers, prepare_agent
 from agents.learning.policy import Policy
-from quarto.batch import Thoughts
+from quarto.batch import Evaluations
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.compile_clock import load_view_kernels, record_compile_time
@@ -37,9 +37,9 @@ def build_handler(setup: dict[str, Any], content: bytes) -> tuple[Message, Reque
             load_view_kernels(Rules(**rules), player[0].takes_batches)
             return None, b""
         batch, rng = decode_batch(question)
-        told = Thoughts.blank(len(batch.lanes))
-        answers = player[0].choose_turns(batch, rng, told)
-        return None, b"".join(each.astype(np.int64).tobytes() for each in (*answers, *told))
+        evaluations = Evaluations.blank(len(batch.lanes))
+        answers = player[0].choose_turns(batch, rng, evaluations)
+        return None, b"".join(each.astype(np.int64).tobytes() for each in (*answers, *evaluations))
 
     return (facts, b""), handle_request
 

@@ -63,7 +63,7 @@ class PlayTask(Task):
     shard_seconds: float
     fingerprint: str  # of the code
     keep_going: bool
-    thoughts: bool = False
+    evaluations: bool = False
 
     @classmethod
     def from_experiment(cls, experiment: Experiment) -> PlayTask:
@@ -77,7 +77,7 @@ class PlayTask(Task):
             shard_seconds=storage.shard_seconds,
             fingerprint=experiment.code["fingerprint"],
             keep_going=request.keep_going,
-            thoughts=storage.thoughts,
+            evaluations=storage.evaluations,
         )
 
     def __call__(self, chunk: Range, stop: StopSignal) -> ChunkResult:
@@ -95,7 +95,7 @@ class PlayTask(Task):
         another archive than the user's process, or other code.
         """
         storage = ArchiveOptions(
-            parse_location(self.root), self.shard_games, self.shard_seconds, thoughts=self.thoughts
+            parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations
         )
         archive = Archive.open(storage.root)
         run = RunSpec.from_dict(self.run, archive)
@@ -112,7 +112,7 @@ class PlayTask(Task):
                 f"{self.fingerprint}: install the same version of the project and of your agents on all machines"
             )
         request = RunRequest(run, self.games, 1, storage, progress=False)
-        return Experiment(request, build_engine(run, agents, self.keep_going, self.thoughts), archive, code)
+        return Experiment(request, build_engine(run, agents, self.keep_going, self.evaluations), archive, code)
 
 
 @dataclass

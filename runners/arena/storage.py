@@ -20,7 +20,7 @@ class ArchiveOptions:
     other_code: str = OTHER_CODE_ACTIONS[
         0
     ]  # if other code has begun the run: refuse, extend it, or play a new one beside it
-    thoughts: bool = False  # what the agents thought of each turn is stored too
+    evaluations: bool = False  # those of the agents are stored too
 
     def most_units_per_file(self, games_a_pair: int) -> int:
         """The most units in a file: a power of two."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import Agent, BatchAgent, GameAgent, KernelAgent
 from agents.base.player import BatchPlayer
-from quarto.batch import Batch, Thoughts, Turns
+from quarto.batch import Batch, Evaluations, Turns
 from quarto.notation import format_position
 from quarto.rng import Streams
 from runners.arena.batch_engine import BatchEngine
@@ -131,11 +131,11 @@ class WatchedPlayer(BatchPlayer):
         return WatchedPlayer(self._player.fork(), self.one_position_at_a_time, self._watch)
 
     def play(
-        self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None, thoughts: Thoughts | None = None
+        self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None, evaluations: Evaluations | None = None
     ) -> Turns:
         slow = self._watch.start_turn(batch)
         try:
-            return self._player.play(batch, rng, slots, thoughts)
+            return self._player.play(batch, rng, slots, evaluations)
         finally:
             slow.cancel()
             self._watch.end_turn()

@@ -36,7 +36,7 @@ class ArchiveConfig:
     shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveOptions.shard_games
     shard_seconds: Annotated[float, Meta(ge=0)] = ArchiveOptions.shard_seconds
     other_code: Annotated[str, OTHER_CODE_ACTIONS] = ArchiveOptions.other_code
-    thoughts: bool = ArchiveOptions.thoughts
+    evaluations: bool = ArchiveOptions.evaluations
 
 
 @dataclass

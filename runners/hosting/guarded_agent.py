@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer, build_player
-from quarto.batch import Batch, Thoughts, Turns
+from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import (
     AnswerError,
     ArenaError,
@@ -141,9 +141,9 @@ class GuardedAgent:
         rng: Streams,
         slots: NDArray[np.uint32],
         report: ErrorCallback | None = None,
-        thoughts: Thoughts | None = None,
+        evaluations: Evaluations | None = None,
     ) -> Turns:
-        """The turns of ``player``, which plays for this agent; what it thinks of them into ``thoughts`` [B].
+        """The turns of ``player``, which plays for this agent; its evaluations into ``evaluations`` [B].
 
         If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it
         takes too long, the cell is ``LATE_CELL``. An exception does not show which game of the batch caused it, so each
@@ -152,7 +152,7 @@ class GuardedAgent:
         size = len(rng.seeds)
         if size > 1 and not player.one_position_at_a_time:
             try:
-                return _take_turns_and_time(player, batch, rng, slots, thoughts)
+                return _take_turns_and_time(player, batch, rng, slots, evaluations)
             except StuckError:
                 raise
             except SomeTurnsFailedError as some:
@@ -161,12 +161,12 @@ class GuardedAgent:
                 if is_ctrl_c(error):
                     raise
         turns = Turns.empty(size)
-        if thoughts is not None:
-            thoughts.put(slice(None), Thoughts.blank(size))
+        if evaluations is not None:
+            evaluations.put(slice(None), Evaluations.blank(size))
         for i in range(size):
             one = slice(i, i + 1)
-            thought = None if thoughts is None else thoughts.select(one)
-            part = batch.select_range(i, i + 1), Streams(rng.seeds[one]), slots[one], thought
+            evaluation = None if evaluations is None else evaluations.select(one)
+            part = batch.select_range(i, i + 1), Streams(rng.seeds[one]), slots[one], evaluation
             turns.cells[i], turns.gifts[i] = self._take_single_turn(player, *part, report)
         return turns
 
@@ -176,12 +176,12 @@ class GuardedAgent:
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32],
-        thoughts: Thoughts | None,
+        evaluations: Evaluations | None,
         report: ErrorCallback | None,
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
-            turns = _take_turns_and_time(player, batch, rng, slots, thoughts)
+            turns = _take_turns_and_time(player, batch, rng, slots, evaluations)
         except StuckError:
             raise
         except SomeTurnsFailedError as some:
@@ -319,16 +319,16 @@ class GuardedAgent:
 
 
 def _take_turns_and_time(
-    player: BatchPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], thoughts: Thoughts | None
+    player: BatchPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], evaluations: Evaluations | None
 ) -> Turns:
-    """The turns of a player; if thoughts are asked for, the time of each that it has not measured itself is noted."""
-    if thoughts is None:
+    """The turns of a player; if evaluations are asked for, with the time of each that it has not measured itself."""
+    if evaluations is None:
         return player.play(batch, rng, slots)
     started = time.perf_counter()
     try:
-        return player.play(batch, rng, slots, thoughts)
+        return player.play(batch, rng, slots, evaluations)
     finally:
-        thoughts.share_time(time.perf_counter() - started)
+        evaluations.share_time(time.perf_counter() - started)
 
 
 def format_agent_error(error: BaseException) -> str:

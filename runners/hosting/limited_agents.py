@@ -21,7 +21,7 @@ import numpy as np
 from agents.base.agent import Agent, AgentLimits, KernelAgent, TurnTimeoutError
 from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_choosers, prepare_agent
 from agents.learning.policy import Policy
-from quarto.batch import Batch, Thoughts
+from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -39,7 +39,7 @@ REQUEST_DTYPES = (
     np.int8,
     np.uint64,
 )  # of a batch's fields, then of the seeds
-RESPONSE_COLUMNS = ("cells", "gifts", *Thoughts._fields)  # an int64 of each for a position
+RESPONSE_COLUMNS = ("cells", "gifts", *Evaluations._fields)  # an int64 of each for a position
 ROW_BYTES = sum(np.dtype(each).itemsize for each in REQUEST_DTYPES)
 
 
@@ -144,8 +144,8 @@ class IsolatedPlayer(PythonPlayer):
         weakref.finalize(self, stop_all, self._idle)
         self.one_position_at_a_time = self._seconds is not None and not agent.facts.batches
 
-    def _choose_turns(self, batch: Batch, rng: Streams, thoughts: Thoughts | None) -> tuple[Any, Any]:
-        """Cells, gifts and thoughts. Raises ``RemoteError``, ``SubprocessDiedError`` and ``TurnTimeoutError``."""
+    def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
+        """Cells, gifts and evaluations. Raises ``RemoteError``, ``SubprocessDiedError`` and ``TurnTimeoutError``."""
         try:
             child = self._idle.pop()
         except IndexError:
@@ -167,8 +167,8 @@ class IsolatedPlayer(PythonPlayer):
         cells, gifts, value, visits, microseconds = np.frombuffer(content, np.int64).reshape(
             len(RESPONSE_COLUMNS), size
         )
-        if thoughts is not None:
-            thoughts.put(slice(None), Thoughts(value.astype(np.int32), visits, microseconds))
+        if evaluations is not None:
+            evaluations.put(slice(None), Evaluations(value.astype(np.int32), visits, microseconds))
         return cells, gifts
 
 
@@ -235,20 +235,20 @@ class TimedPlayer(PythonPlayer):
         self._agent_thread: _AgentThread | None = _AgentThread(first)
         self._stuck: list[_AgentThread] = []
 
-    def _choose_turns(self, batch: Batch, rng: Streams, thoughts: Thoughts | None) -> tuple[Any, Any]:
-        """Cells, gifts and thoughts. Raises what the agent raises, ``TurnTimeoutError`` and ``StuckError``."""
+    def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
+        """Cells, gifts and evaluations. Raises what the agent raises, ``TurnTimeoutError`` and ``StuckError``."""
         size = len(rng.seeds)
         with self._lock:
             voice = self._agent_thread = self._agent_thread or _AgentThread(self._make())
-            told = Thoughts.blank(size)
-            answer = voice.request_turns(batch, rng, told, self._seconds * size)
+            reported = Evaluations.blank(size)
+            answer = voice.request_turns(batch, rng, reported, self._seconds * size)
             if answer is None:
                 self._abandon_thread(voice)
                 raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}")
         if isinstance(answer, BaseException):
             raise answer
-        if thoughts is not None:
-            thoughts.put(slice(None), told)
+        if evaluations is not None:
+            evaluations.put(slice(None), reported)
         return answer
 
     def _abandon_thread(self, voice: _AgentThread) -> None:
@@ -279,9 +279,11 @@ class _AgentThread:
         """Whether it still computes an answer, although it will not be asked again."""
         return self._thread.is_alive()
 
-    def request_turns(self, batch: Batch, rng: Streams, told: Thoughts, seconds: float) -> TurnResponse | None:
-        """The answer, and thoughts into ``told``; None: it is late, and this thread must not be asked again."""
-        self._questions.put((batch.copy(), Streams(rng.seeds.copy()), told))  # its own: it may answer much later
+    def request_turns(
+        self, batch: Batch, rng: Streams, evaluations: Evaluations, seconds: float
+    ) -> TurnResponse | None:
+        """The answer, with its ``evaluations``; None: it is late, and this thread must not be asked again."""
+        self._questions.put((batch.copy(), Streams(rng.seeds.copy()), evaluations))  # its own: it may answer much later
         deadline = build_deadline(seconds, process_clock())
         while (left := deadline() - time.monotonic()) > 0:
             with suppress(Empty):
@@ -293,7 +295,7 @@ class _AgentThread:
 
 TurnResponse = tuple[Any, Any] | BaseException  # cells and gifts, or what the agent raised
 TurnResponses = SimpleQueue[TurnResponse]
-TurnRequests = SimpleQueue[tuple[Batch, Streams, Thoughts] | None]  # None: there are no more
+TurnRequests = SimpleQueue[tuple[Batch, Streams, Evaluations] | None]  # None: there are no more
 
 
 def _serve_requests(agent: PythonAgent, questions: TurnRequests, found: TurnResponses) -> None:

@@ -55,17 +55,17 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The same archive with files of every kind, so that no view is empty. It is only copied."""
-    from analytics.tables.derived.definitions import THOUGHTS_TABLE
+    from analytics.tables.derived.definitions import EVALUATIONS_TABLE
     from analytics.tables.derived.indexing import index_runs
     from analytics.tables.derived.range_table import record_derived_units
     from analytics.tables.verification.archive import verify_archive
-    from tests.analytics.indexed import derive_all, think
+    from tests.analytics.indexed import derive_all, write_draw_evaluations
 
     archive = filled(tmp_path_factory.mktemp("everything") / "archive")
     index_runs(archive, [RUN_ID])
     derive_all(archive, RUN_ID, from_pieces=13)
-    think(archive, RUN_ID)
-    record_derived_units(archive, RUN_ID, [THOUGHTS_TABLE])
+    write_draw_evaluations(archive, RUN_ID)
+    record_derived_units(archive, RUN_ID, [EVALUATIONS_TABLE])
     assert verify_archive(archive).problems == []
     return archive
 

@@ -15,13 +15,13 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.store.schema import THOUGHTS
+from analytics.store.schema import EVALUATIONS_SCHEMA
 from analytics.tables.derived.decisions import DECISIONS, DECISIONS_TABLE, AnnotationExtent
 from analytics.tables.derived.definitions import (
     END_PLY,
+    EVALUATIONS_TABLE,
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
-    THOUGHTS_TABLE,
     derive_first_plies,
     derive_stored_positions,
     format_extent,
@@ -45,14 +45,14 @@ def index(
             )
 
 
-def think(archive: Archive, run_id: str) -> None:
+def write_draw_evaluations(archive: Archive, run_id: str) -> None:
     """Store that each player of a run expected a draw, after no time, at each of its plies."""
     for stored in archive.list_effective_ranges(run_id):
         plies, games = (read_rows(archive, run_id, stored, table) for table in ("plies", "games"))
         free = plies.join(games.select("game_id", "opening"), on="game_id", maintain_order="left")
-        told = free.filter(pl.col("ply") >= pl.col("opening")).with_columns(value=0, visits=1, microseconds=0)
-        told = told.select(pl.col(name).cast(kind) for name, kind in THOUGHTS.items())
-        THOUGHTS_TABLE.write(archive, run_id, stored, told)
+        rows = free.filter(pl.col("ply") >= pl.col("opening")).with_columns(value=0, visits=1, microseconds=0)
+        rows = rows.select(pl.col(name).cast(kind) for name, kind in EVALUATIONS_SCHEMA.items())
+        EVALUATIONS_TABLE.write(archive, run_id, stored, rows)
 
 
 def save_verdict(archive: Archive, run_id: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import KernelAgent, Thought, encode_turn, turn
+from agents.base.agent import Evaluation, KernelAgent, encode_turn, turn
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.views import BatchView, PositionView
@@ -69,12 +69,12 @@ class Hot(Misbehaving):
         super().__init__("raise", 6)
 
 
-class Thinker(Dice):
-    """Thinks of each turn, in one of three ways."""
+class Evaluator(Dice):
+    """Reports an evaluation of each turn, in one of three ways."""
 
     def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
-        thoughts = ((), (Thought(0.25, 7),), (Thought(visits=3),))
-        return *super().choose(position, rng), *thoughts[len(position.free) % 3]
+        evaluations = ((), (Evaluation(0.25, 7),), (Evaluation(visits=3),))
+        return *super().choose(position, rng), *evaluations[len(position.free) % 3]
 
 
 class Wild(OneByOne):

@@ -71,8 +71,8 @@ class Dataset:
             rows = slice(start, end)
             yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
-    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
-        """None, because games in memory have no thoughts."""
+    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
+        """None, because games in memory have no evaluations."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
     def list_run_spans(self) -> Iterator[tuple[RunRecord, int, int]]:
@@ -115,7 +115,7 @@ class GameSource(Protocol):
         """Games of one run after the other, each time ascending by id; as often as asked for."""
         ...
 
-    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """The value that each turn had for its player, in millionths, where that was logged, else NO_VALUE: [16, G].
 
         Row n has the turn that placed ply n, and where the plies before were imposed the first gift after ply n.
@@ -258,18 +258,18 @@ def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
 
 @kernel()
 def fingerprint_of_values(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
-    """The sum, uint64, of a mixed number for each value [16, G] of a turn that was told."""
+    """The sum, uint64, of a mixed number for each value [16, G] of a turn that was reported."""
     total = uint64(0)
     for ply in range(values.shape[0]):
         for game in range(values.shape[1]):
             if values[ply, game] != NO_VALUE:
-                told = (uint64(ply) << uint64(32)) ^ uint64(values[ply, game])
-                total += mix(mix(uint64(game_id[game]) + GAMMA) ^ (told + GAMMA))
+                value = (uint64(ply) << uint64(32)) ^ uint64(values[ply, game])
+                total += mix(mix(uint64(game_id[game]) + GAMMA) ^ (value + GAMMA))
     return total
 
 
-THOUGHTS = """
-SELECT game_id, ply, round(value * 1e6)::INTEGER AS value FROM thoughts
+EVALUATED_TURNS_SQL = """
+SELECT game_id, ply, round(value * 1e6)::INTEGER AS value FROM evaluations
 WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
 """
 
@@ -287,7 +287,9 @@ class GameStream:
         self.size = selection.games
         self._sums: dict[str, int] = {}
         self._ranges: list[pl.DataFrame] = []
-        self._thought: dict[str, tuple[int, int]] = {}  # by run: the sum of the values that were read, up to which game
+        self._value_sums: dict[
+            str, tuple[int, int]
+        ] = {}  # by run: the sum of the values that were read, up to which game
 
     @property
     def rules(self) -> Rules:
@@ -316,25 +318,25 @@ class GameStream:
         wanted.sort(key=lambda each: each[1])
         yield from read_pair_ranges(wanted, lambda number: read_selected_games(archive, record.run_id, *found[number]))
 
-    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """As a ``GameSource`` gives them."""
         values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
-        known = self._selection.opened.sql(THOUGHTS, span)
+        known = self._selection.opened.sql(EVALUATED_TURNS_SQL, span)
         ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value"))
         columns = np.searchsorted(games.game_id, ids)
         chosen = games.game_id[np.minimum(columns, len(games.game_id) - 1)] == ids
         values[plies[chosen], columns[chosen]] = worth[chosen]
-        if run_id not in self._thought or games.game_id[0] > self._thought[run_id][1]:  # parts come in order
-            before, _ = self._thought.get(run_id, (0, -1))
+        if run_id not in self._value_sums or games.game_id[0] > self._value_sums[run_id][1]:  # parts come in order
+            before, _ = self._value_sums.get(run_id, (0, -1))
             total = before + int(fingerprint_of_values(games.game_id, values))
-            self._thought[run_id] = total, int(games.game_id[-1])
+            self._value_sums[run_id] = total, int(games.game_id[-1])
         return values
 
     @property
-    def thoughts(self) -> dict[str, str]:
-        """For each run whose thoughts were learned from the sum, 16 hex digits, that their values give."""
-        return format_fingerprints({run_id: total for run_id, (total, _) in self._thought.items()})
+    def evaluation_sums(self) -> dict[str, str]:
+        """For each run whose evaluations were learned from the sum of their values, 16 hex digits."""
+        return format_fingerprints({run_id: total for run_id, (total, _) in self._value_sums.items()})
 
     def _ensure_read(self) -> None:
         if not self._ranges:

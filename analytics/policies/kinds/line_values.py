@@ -43,7 +43,7 @@ class ValuesBlock(NamedTuple):
 
     games: Games
     opening: NDArray[np.int8]  # [G] plies that were imposed
-    thought: NDArray[np.int32]  # [16, G] millionths that the turns were worth to their players, or NO_VALUE
+    evaluations: NDArray[np.int32]  # [16, G] millionths that the turns were worth to their players, or NO_VALUE
     seats: NDArray[np.int8]  # [G] whose turns are learned, a bit each
 
 
@@ -60,8 +60,8 @@ def learn_block(
 
     A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
     line says nothing about the board. What is learned is the score that the player expected when it made the turn.
-    Games in which it told none are left out, and boards whose replies show how the game ends. The squared errors are
-    added to ``sums`` [HEADS].
+    Games in which it reported none are left out, and boards whose replies show how the game ends. The squared errors
+    are added to ``sums`` [HEADS].
     """
     board, found = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
@@ -71,8 +71,8 @@ def learn_block(
     for game in range(logged.opening.shape[0]):
         if games.plies[game] <= stage or logged.opening[game] > stage or (logged.seats[game] >> (stage & 1)) & 1 == 0:
             continue
-        thought = int64(logged.thought[stage - 1, game])
-        if thought == NO_VALUE:
+        expected = int64(logged.evaluations[stage - 1, game])
+        if expected == NO_VALUE:
             continue
         occupied, left = int64(0), int64(ALL_PIECES)
         clear_lines(words, board[0])
@@ -88,7 +88,7 @@ def learn_block(
         count = compute_features(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1:], found)
         if count < 0:
             continue
-        targets[:] = (float64(thought) / VALUE_UNITS + 1.0) / 2.0
+        targets[:] = (float64(expected) / VALUE_UNITS + 1.0) / 2.0
         forward(found, count, fit, values)
         for head in range(HEADS):
             errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
@@ -102,7 +102,7 @@ def learn_block(
 def learn_from_evaluations(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights by what was thought in the games, and the errors of each pass.
+    """The weights by the evaluations in the games, and the errors of each pass.
 
     See ``learn_in_passes``. Raises ``RequestError`` for an agent without games.
     """
@@ -112,12 +112,11 @@ def learn_from_evaluations(
         for record, part in dataset.read_blocks():
             seats = find_agent_seats(agent, record, part.game_id)
             met |= bool(seats.any())
-            thought = dataset.thought_values(record.run_id, part)
+            values = dataset.read_evaluation_values(record.run_id, part)
             for first in range(0, len(part.game_id), BLOCK_GAMES):
                 span = slice(first, first + BLOCK_GAMES)
                 block = part.select_contiguous(span)
-                told = np.ascontiguousarray(thought[:, span])
-                logged = ValuesBlock(block.games, block.opening, told, seats[span])
+                logged = ValuesBlock(block.games, block.opening, np.ascontiguousarray(values[:, span]), seats[span])
 
                 def learn(
                     stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], logged: ValuesBlock = logged
@@ -130,8 +129,8 @@ def learn_from_evaluations(
     return learn_in_passes(words, plan, read_learners, threads)
 
 
-FITTED, THOUGHTS, CLONING = "fitted", "thoughts", "cloning"
-GAME_PASSES = 3  # over the games, with thoughts and cloning
+FITTED, EVALUATIONS, CLONING = "fitted", "evaluations", "cloning"
+GAME_PASSES = 3  # over the games, with evaluations and cloning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +143,8 @@ class LineValuesKind:
       backwards over the numbers of pieces (fitted Q-iteration, D. Ernst et al., 2005). With seven pieces it is the mean
       of both. The boards are those that were logged and others one or two turns away. Stages with many boards have a
       hidden layer: see ``line_sweep.py``.
-    - 'thoughts': the values that the logged turns had for their players, as far as these told any: a search's values
-      (``archive.thoughts=true``). Both heads learn the expected score. ``agent``: those of one label alone.
+    - 'evaluations': the values that the logged turns had for their players, as far as these reported any: a search's
+      values (``archive.evaluations=true``). Both heads learn the expected score. ``agent``: those of one label alone.
     - 'cloning': which turns were made, by the agent with the label ``agent`` or by all (``line_cloning.py``).
 
     ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
@@ -158,7 +157,7 @@ class LineValuesKind:
 
     kind: ClassVar[str] = LINE_VALUES
 
-    method: Annotated[str, (FITTED, THOUGHTS, CLONING)] = FITTED
+    method: Annotated[str, (FITTED, EVALUATIONS, CLONING)] = FITTED
     games: Annotated[int, Meta(ge=1, le=MAX_GAMES)] = MAX_GAMES
     passes: Annotated[int | None, Meta(ge=1, le=1000)] = None
     rate: Annotated[float, Meta(ge=0)] = 0.05
@@ -184,7 +183,11 @@ class LineValuesKind:
             learn = learn_from_turns if self.method == CLONING else learn_from_evaluations
             stages, curve = learn(dataset, words, plan, self.agent, threads)
         if not stages:
-            told = " of which an agent told a value (archive.thoughts=true logs them)" * (self.method == THOUGHTS)
-            raise RequestError(f"{dataset.size:,} games have no board{told}: choose more games")
+            condition = (
+                " of which an agent reported a value (archive.evaluations=true stores them)"
+                if self.method == EVALUATIONS
+                else ""
+            )
+            raise RequestError(f"{dataset.size:,} games have no board{condition}: choose more games")
         parameters = {FEATURE_HASH: compute_feature_hash(dataset.rules)}
         return LearnedPolicy(Policy(self.kind, parameters, to_columns(stages, int(words[STAGE_SIZE]))), curve)

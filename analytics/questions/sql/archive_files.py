@@ -19,10 +19,10 @@ from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.definitions import (
     DERIVED_TABLES,
     END_PLY,
+    EVALUATIONS_TABLE,
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
     TABLE_FOLDERS,
-    THOUGHTS_TABLE,
     NotIndexedError,
     format_extent,
 )
@@ -35,7 +35,7 @@ from analytics.tables.derived.range_table import (
 )
 from quarto.errors import FailureError, RequestError, describe_valid_names
 
-IRREPLACEABLE_TABLES = (DECISIONS_TABLE, THOUGHTS_TABLE)  # their rows are in no other table
+IRREPLACEABLE_TABLES = (DECISIONS_TABLE, EVALUATIONS_TABLE)  # their rows are in no other table
 
 
 class MissingFileError(FailureError):

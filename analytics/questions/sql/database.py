@@ -235,7 +235,7 @@ class OpenArchive:
     pairs = partialmethod(scan_view, "pairs")  # a row a pair, with the scores of the pairing's first agent
     boards = partialmethod(scan_view, "boards")  # a row a ply, with the board before it
     decisions = partialmethod(scan_view, "decisions")  # a row a decision of annotated games
-    thoughts = partialmethod(scan_view, "thoughts")  # a row a turn, of games whose agents were asked what they think
+    evaluations = partialmethod(scan_view, "evaluations")  # a row a turn, of games whose evaluations were stored
     positions = partialmethod(scan_view, "positions")  # a row a position, turn and player; all games must be indexed
     first_plies = partialmethod(scan_view, "first_plies")  # a row a pairing, agent that placed, piece and cell
 

@@ -42,11 +42,11 @@ CREATE OR REPLACE VIEW decisions AS
     FROM _decisions JOIN _pairings USING (run_id) LEFT JOIN _keys USING (run_id, game_id, ply)
     WHERE pairing = game_id >> 32;
 
-CREATE OR REPLACE VIEW thoughts AS
+CREATE OR REPLACE VIEW evaluations AS
     SELECT run_id, game_id, ply, seat, CASE WHEN seat = game_id & 1 THEN first_agent ELSE second_agent END AS agent,
            CASE WHEN value <> -2147483648 THEN value / 1e6 END AS value, nullif(visits, -1) AS visits,
            microseconds / 1e6 AS seconds, _pairings.rules
-    FROM _thoughts JOIN _pairings USING (run_id)
+    FROM _evaluations JOIN _pairings USING (run_id)
     WHERE pairing = game_id >> 32;
 
 -- Results by first ply. Games that no file counts are counted in their plies.

@@ -246,6 +246,10 @@ class Backend(ABC):
     def remove(self, path: PurePath) -> None:
         """Remove a file, if it is there."""
 
+    def remove_empty_folders(self, folder: PurePath) -> None:
+        """Remove a folder and the folders in it, as far as they are empty. A store has none."""
+        del folder
+
     @abstractmethod
     def read_clock(self, root: PurePath) -> float:
         """The time by the clock that dates the files of an archive, which need not be this machine's."""

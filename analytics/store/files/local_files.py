@@ -313,6 +313,14 @@ class LocalBackend(Backend):
         self._find_status(path)
         Path(path).unlink(missing_ok=True)
 
+    def remove_empty_folders(self, folder: PurePath) -> None:
+        if not self._is_folder(folder):
+            return
+        for name in self.list_names(folder):
+            self.remove_empty_folders(folder / name)
+        with suppress(OSError):  # it is not empty, or was removed meanwhile
+            Path(folder).rmdir()
+
     def read_clock(self, root: PurePath) -> float:
         probe = temporary_beside(Path(root) / "clock")
         try:

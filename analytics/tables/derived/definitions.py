@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import THOUGHTS_FOLDER, count_tallies, read_rows, tallies_to_frame
+from analytics.store.range_files import EVALUATIONS_FOLDER, count_tallies, read_rows, tallies_to_frame
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import TABLE_SCHEMAS, TALLIES_SCHEMA, THOUGHTS
+from analytics.store.schema import EVALUATIONS_SCHEMA, TABLE_SCHEMAS, TALLIES_SCHEMA
 from analytics.store.table_files import damaged_file_error
 from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.positions import POSITIONS, derive_positions
@@ -35,14 +35,14 @@ TALLIES_TABLE = RangeTable(
 )
 
 
-# The thoughts of players: the value, the visits and the time of each turn, where that was asked for. They come with the
-# games. The seconds were measured, so two writers of one range may write different bytes: the smaller check counts.
+# The evaluations of players: the value, the visits and the time of each turn, where that was asked for. They come with
+# the games. The seconds were measured, so two writers of one range may write different bytes: the smaller check counts.
 
-THOUGHTS_TABLE = RangeTable(
-    THOUGHTS_FOLDER,
-    THOUGHTS,
+EVALUATIONS_TABLE = RangeTable(
+    EVALUATIONS_FOLDER,
+    EVALUATIONS_SCHEMA,
     key=("ply", "game_id"),
-    command="qarena run ... archive.thoughts=true",
+    command="qarena run ... archive.evaluations=true",
 )
 
 
@@ -146,11 +146,11 @@ def derive_stored_positions(
 
 INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
 
-ALL_TABLES = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE, THOUGHTS_TABLE)
+ALL_TABLES = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE, EVALUATIONS_TABLE)
 DERIVED_TABLES = {table.name: table for table in ALL_TABLES}
 TABLES_NOTED_IN_RECORDS = (
     POSITIONS_TABLE,
     FIRST_PLIES_TABLE,
-    THOUGHTS_TABLE,
+    EVALUATIONS_TABLE,
 )  # whose units records note, besides decisions
 TABLE_FOLDERS = (*TABLE_SCHEMAS, *DERIVED_TABLES)  # of table files

@@ -26,10 +26,10 @@ from analytics.store.table_files import VERIFY_REMEDY, read_file_frames
 from analytics.tables.derived.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.tables.derived.definitions import (
     DERIVED_TABLES,
+    EVALUATIONS_TABLE,
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
     TALLIES_TABLE,
-    THOUGHTS_TABLE,
 )
 from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents
 from analytics.tables.derived.threads import run_on_threads
@@ -184,13 +184,13 @@ def build_small_condition(siblings: int, most_units: int | None = None) -> Group
 
 
 def build_same_annotation_condition(archive: Archive, run_id: str, fits: GroupCondition) -> GroupCondition:
-    """The same for files of games, but those that are annotated, or have thoughts, do not join those that are not.
+    """The same for files of games, but those that are annotated, or have evaluations, do not join those that are not.
 
-    Exact values of a part of a file count only when those of the rest are there, and so do thoughts. They take hours.
+    Exact values of a part of a file count only when those of the rest are there; so do evaluations. They take hours.
     """
     extents = map(AnnotationExtent.from_text, list_extents(archive, run_id, DECISIONS_TABLE))
     known = [archive.list_effective_ranges(run_id, DECISIONS_TABLE.name, extent.is_included_in) for extent in extents]
-    known.append(archive.list_effective_ranges(run_id, THOUGHTS_TABLE.name))
+    known.append(archive.list_effective_ranges(run_id, EVALUATIONS_TABLE.name))
 
     def is_alike(children: Ranges) -> bool:
         first, end = children[0].first, children[-1].end
@@ -234,7 +234,7 @@ def compact_small_files(archive: Archive, run_id: str) -> None:
     )
     compact_tables(archive, record, (TALLIES_TABLE,), build_small_condition(MIN_SUM_FILES))
     compact_tables(archive, record, (DECISIONS_TABLE,), build_small_condition(MIN_SUM_FILES, most))
-    compact_tables(archive, record, (THOUGHTS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
+    compact_tables(archive, record, (EVALUATIONS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
 
 
 def compact_sums(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None) -> int:

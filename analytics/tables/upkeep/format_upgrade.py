@@ -10,24 +10,22 @@ A step works on files and JSON values, not on the classes of today, because thes
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from analytics.store import marker, policy_cards, sprt_verdicts
 from analytics.store.files.backend import Backend, explain_errors
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import MARKER_NAME, Marker
-from analytics.store.records import CHECKSUM, RESTORE_REMEDY, add_checksum, encode_record
+from analytics.store.records import encode_record
 from analytics.store.schema import SCHEMA_VERSION
-from quarto.errors import FailureError, RequestError
+from analytics.tables.upkeep import evaluations_step
+from analytics.tables.upkeep.raw_records import RecordValues, read_record, write_record
+from quarto.errors import RequestError
 
 VERSION_KEY = "schema_version"  # the key of records
 FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # with records that have it
-
-RecordValues = dict[str, Any]  # of a record, without its checksum
 
 
 def _do_nothing(_backend: Backend, _root: PurePath) -> None:
@@ -53,7 +51,15 @@ class UpgradeStep:
 
 
 # Format 1 was never released: its archives had a log of commits, and lived for three days in November 2026.
-STEPS: tuple[UpgradeStep, ...] = ()
+STEPS: tuple[UpgradeStep, ...] = (
+    UpgradeStep(
+        2,
+        "thoughts are called evaluations",
+        evaluations_step.write_files,
+        evaluations_step.convert_record,
+        evaluations_step.remove_files,
+    ),
+)
 
 
 def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> list[UpgradeStep]:
@@ -98,7 +104,7 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
         if values[VERSION_KEY] == step.before:
             name = path.relative_to(root).as_posix()
             changed = {**step.convert_record(name, values), VERSION_KEY: step.before + 1}
-            backend.replace(path, (json.dumps(add_checksum(changed), ensure_ascii=False, indent=1) + "\n").encode())
+            write_record(backend, path, changed)
     if marker.read_marker(root).schema_version == step.before:
         is_known = marker.find_memory_path(root).exists()
         backend.replace(root / MARKER_NAME, encode_record(Marker(marker.ARCHIVE_FORMAT, step.before + 1)))
@@ -111,20 +117,4 @@ def _read_records(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):
-                yield path, _read_values(backend, path)
-
-
-def _read_values(backend: Backend, path: PurePath) -> RecordValues:
-    """Return the values of a record. Raises ``FailureError`` for a damaged one, which must not get a new checksum."""
-    with explain_errors("read", path):
-        content = backend.read(path)
-    try:
-        values = json.loads(content)
-        checksum = values.pop(CHECKSUM)
-        is_sound = checksum == add_checksum(values)[CHECKSUM] and type(values[VERSION_KEY]) is int
-    except (ValueError, KeyError, AttributeError, RecursionError, TypeError):
-        is_sound = False
-    if not is_sound:
-        raise FailureError(f"{path} is damaged: {RESTORE_REMEDY}")
-    known: Mapping[str, Any] = values
-    return dict(known)
+                yield path, read_record(backend, path, VERSION_KEY)

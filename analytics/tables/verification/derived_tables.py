@@ -32,7 +32,7 @@ from analytics.tables.derived.decisions import (
     derive_decisions_by_ply,
     find_first_annotated_plies,
 )
-from analytics.tables.derived.definitions import THOUGHTS_TABLE
+from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 from analytics.tables.derived.exact_values import NOT_COUNTED, UNKNOWN
 from analytics.tables.derived.range_table import RangeTable, RowDeriver, compute_rows_per_table, select_best_ranges
 from analytics.tables.verification.game_faults import compute_known_values
@@ -109,30 +109,30 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Pro
         return 0, [Problem(file.path, f"{error}; {file.table.remedy}")]
     if not with_rows:
         return rows, []
-    if file.table is THOUGHTS_TABLE:
-        return rows, [*_thoughts(file)]
+    if file.table is EVALUATIONS_TABLE:
+        return rows, [*_evaluations(file)]
     return rows, [
         *(_verify_decisions(file) if file.table.derive_rows is None else _verify_sums(file, file.table.derive_rows))
     ]
 
 
-def _thoughts(table: DerivedTableFile) -> Iterator[Problem]:
-    """The problems of a file of thoughts."""
+def _evaluations(table: DerivedTableFile) -> Iterator[Problem]:
+    """The problems of a file of evaluations."""
     games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.remedy
     for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
         yield Problem(table.path, f"{fault}: {remedy}")
 
 
 def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
-    """The faults of the thoughts of some games."""
+    """The faults of the evaluations of some games."""
     ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
     if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():
         yield "its rows are not in order"
     if not rows.select((pl.col("seat") == (pl.col("ply") + 1) % 2).all()).item():
         yield "a seat is not that of its ply"
     value, visits = pl.col("value"), pl.col("visits")
-    told = (value == NO_VALUE) | value.is_between(-VALUE_UNITS, VALUE_UNITS)
-    if not rows.select((told & (visits >= NO_VISITS) & (pl.col("microseconds") >= 0)).all()).item():
+    valid = (value == NO_VALUE) | value.is_between(-VALUE_UNITS, VALUE_UNITS)
+    if not rows.select((valid & (visits >= NO_VISITS) & (pl.col("microseconds") >= 0)).all()).item():
         yield "a value is not from -1 to 1, or a number of visits or microseconds is below 0"
     column = np.searchsorted(games.game_id, ids)
     if not (games.game_id[np.minimum(column, len(games.game_id) - 1)] == ids).all():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import AgentLimits, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import PythonPlayer, to_turns
-from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Thoughts
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations
 from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
@@ -90,15 +90,17 @@ class EnginePlayer(PythonPlayer):
         weakref.finalize(self, _quit_all, self._idle)
 
     def _choose_turns(
-        self, batch: Batch, rng: Streams, thoughts: Thoughts | None
+        self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts, and what the engine told of them. Raises ``SomeTurnsFailedError`` if any was not taken."""
+        """Cells and gifts, and the engine's evaluations. Raises ``SomeTurnsFailedError`` if a turn was not taken."""
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
         in_a_row = 0
         while answered < size:
-            told = None if thoughts is None else thoughts.select(slice(answered, size))
-            found, error = self._request_until_failure(batch.select_range(answered, size), rng.seeds[answered:], told)
+            reported = None if evaluations is None else evaluations.select(slice(answered, size))
+            found, error = self._request_until_failure(
+                batch.select_range(answered, size), rng.seeds[answered:], reported
+            )
             turns[:, answered : answered + len(found)] = np.array(found, np.int64).reshape(-1, 2).T
             answered += len(found)
             in_a_row = 0 if found else in_a_row
@@ -113,7 +115,7 @@ class EnginePlayer(PythonPlayer):
         return turns[0], turns[1]
 
     def _request_until_failure(
-        self, batch: Batch, seeds: NDArray[np.uint64], thoughts: Thoughts | None
+        self, batch: Batch, seeds: NDArray[np.uint64], evaluations: Evaluations | None
     ) -> tuple[list[tuple[int, int]], Exception | None]:
         """The turns in these positions up to the first that fails, and its error."""
         try:
@@ -129,11 +131,11 @@ class EnginePlayer(PythonPlayer):
                     process.stop()
                     return found, self._build_no_turn_error(answer, batch, len(found))
                 now = time.perf_counter()
-                if thoughts is not None:
-                    value, visits = process.thought
-                    thoughts.value[len(found)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
-                    thoughts.visits[len(found)] = NO_VISITS if visits is None else visits
-                    thoughts.microseconds[len(found)] = round(1e6 * (now - since))
+                if evaluations is not None:
+                    value, visits = process.evaluation
+                    evaluations.value[len(found)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
+                    evaluations.visits[len(found)] = NO_VISITS if visits is None else visits
+                    evaluations.microseconds[len(found)] = round(1e6 * (now - since))
                 since = now
                 found.append(answer)
                 if len(found) == len(seeds):

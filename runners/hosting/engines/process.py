@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, cast
 
-from agents.base.agent import Thought, TurnTimeoutError
+from agents.base.agent import Evaluation, TurnTimeoutError
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LINE, format_rules_line
@@ -88,7 +88,7 @@ class EngineProcess:
         self._said.start()
         self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._to.fileno(), False)
-        self.thought = Thought()  # of the last turn, or the next one
+        self.evaluation = Evaluation()  # of the last turn, or the next one
         self._rest = b""  # of a line that has not ended
         self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
         for line in (GREETING, *([] if rules is None else [format_rules_line(rules)])):
@@ -124,7 +124,7 @@ class EngineProcess:
     def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
         """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.
 
-        ``thought`` is what it told of the last one.
+        ``evaluation`` is what it reported of the last one.
 
         Raises ``EngineError`` when it ends, ``TurnTimeoutError`` for a turn that takes longer than ``seconds``.
         """
@@ -135,22 +135,22 @@ class EngineProcess:
                 f"it wrote {format_line(self._lines[-1] if self._lines else self._rest)} without being asked"
             )
         self._said_before = self._said.size
-        informed, self.thought = 0, Thought()
+        informed, self.evaluation = 0, Evaluation()
         for line in self.request_lines(content, seconds):
             turn = TURNS_BY_LINE.get(line)
             if turn is not None:
                 informed = 0
                 yield turn
-                self.thought = Thought()
+                self.evaluation = Evaluation()
             elif line.startswith(b"info "):
                 informed += 1
                 if informed > MAX_INFO_LINES:
                     raise EngineError(f"it wrote more than {MAX_INFO_LINES:,} lines 'info' before a turn")
-                self.thought = _parse_info(line, self.thought)
+                self.evaluation = _parse_info(line, self.evaluation)
             else:
                 informed = 0
                 yield TURNS_BY_LINE.get(normalise_line(line), line)
-                self.thought = Thought()
+                self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
         """Send bytes, and the lines that come then, without their ends, as long as they are asked for.
@@ -275,23 +275,23 @@ def _find_main_error(said: Sequence[str]) -> str:
     return " ".join(said[first : first + 2]) if said[first].endswith(":") else said[first]
 
 
-def _parse_info(line: bytes, before: Thought) -> Thought:
-    """The thought in an ``info``, after those of earlier lines.
+def _parse_info(line: bytes, before: Evaluation) -> Evaluation:
+    """The evaluation in an ``info``, after those of earlier lines.
 
     Raises ``EngineError`` for a ``value`` that is not from -1 to 1.
     """
-    words, thought = line.split(), before
+    words, evaluation = line.split(), before
     for key, text in zip(words[1::2], words[2::2], strict=False):
         with suppress(ValueError):
             if key == b"nodes" and text.isdigit():
-                thought = thought._replace(visits=min(int(text), MAX_NODES))
+                evaluation = evaluation._replace(visits=min(int(text), MAX_NODES))
             if key != b"value":
                 continue
             if -1 <= float(text) <= 1:
-                thought = thought._replace(value=float(text))
+                evaluation = evaluation._replace(value=float(text))
                 continue
         raise EngineError(f"it wrote {format_line(line)}, and a value is a number from -1 (lost) to 1 (won)")
-    return thought
+    return evaluation
 
 
 def normalise_line(line: bytes) -> bytes:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer
-from quarto.batch import Batch, Thoughts, Turns
+from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
 from runners.hosting.polito.game_server import ANSWER, QUESTION, QUESTION_INDEX, SHARED_WORDS, SLOT, TURN_START
@@ -239,7 +239,7 @@ class PolitoPlayer(BatchPlayer):
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32] | None = None,
-        thoughts: Thoughts | None = None,  # noqa: ARG002  (it has none)
+        evaluations: Evaluations | None = None,  # noqa: ARG002  (it has none)
     ) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 

@@ -115,11 +115,12 @@ def _derive_again(archive: Archive, card: PolicyCard, threads: int, trusted: boo
         selection = select_source_games(opened, card)
         order = card.learned["run_ids"]
         learned, games = derive_from_selection(how["kind"], how["parameters"], selection, threads, order, trusted)
-        sums, thoughts = games.compute_fingerprints(threads), getattr(games, "thoughts", {})
+        sums, evaluation_sums = games.compute_fingerprints(threads), getattr(games, "evaluation_sums", {})
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
-    changed = [run_id for run_id, told in card.learned.get("thoughts", {}).items() if thoughts.get(run_id) != told]
-    notes += [f"the thoughts of run {run_id} are not what they were" for run_id in changed]
+    logged = card.learned.get("evaluations", {})
+    changed = [run_id for run_id, checksum in logged.items() if evaluation_sums.get(run_id) != checksum]
+    notes += [f"the evaluations of run {run_id} are not what they were" for run_id in changed]
     return learned.policy, notes
 
 

@@ -226,14 +226,14 @@ class DerivedPolicy(NamedTuple):
     ranges: pl.DataFrame  # of the ids of the games
     checksums: Mapping[str, str]  # by run, runs in the order in which they began
     curve: pl.DataFrame | None = None
-    thoughts: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players told
+    evaluation_sums: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players reported
 
 
 def _derive_here(request: BuildRequest, selection: Selection) -> DerivedPolicy:
     """The policy of all games, which are in memory at once or are read as it is learned."""
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
-    sums, thoughts = games.compute_fingerprints(request.threads), getattr(games, "thoughts", {})
-    return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, thoughts)
+    sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
+    return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
@@ -301,7 +301,7 @@ def _build_card_fields(request: BuildRequest, derived: DerivedPolicy, games: int
         "where": request.where,
         "derivation": {"kind": request.kind, "parameters": dict(request.settings)},
         "checksums": dict(derived.checksums),
-        **({"thoughts": dict(derived.thoughts)} if derived.thoughts else {}),
+        **({"evaluations": dict(derived.evaluation_sums)} if derived.evaluation_sums else {}),
     }
 
 

@@ -36,8 +36,8 @@ from runners.web.analyse.searches import (
     ExplorerService,
     SearchService,
     SolvedPosition,
-    known_thoughts,
     read_annotated_values,
+    read_sound_evaluations,
 )
 from runners.web.archive import urls
 from runners.web.archive.archive_page import FormField
@@ -66,7 +66,7 @@ GAME_ROUTE = "/browse/games/{run_id}/{game_id}"
 OPENINGS_ROUTE = "/browse/openings"
 EXACT_VIEW_KEYS = (  # what the template reads of exact values and of a logged game
     *("heading", "value", "mistake", "gifts", "turns", "best", "steps", "next_mistake", "previous_mistake"),
-    *("searching", "stopped", "error", "losses", "thoughts"),
+    *("searching", "stopped", "error", "losses", "evaluations"),
 )
 POLL_HALF_SECONDS = 1  # half-seconds until a page that waits loads itself again
 
@@ -221,7 +221,9 @@ def _render_analysis_page(
         "mistake": view.describe_mistake(line, values),
         "mistakes": len(wrong),
         "losses": view.describe_losses(line, values),
-        "thoughts": view.thought_lines(line, known_thoughts(reader, line.logged) if reader and line.logged else {}),
+        "evaluations": view.build_evaluation_lines(
+            line, read_sound_evaluations(reader, line.logged) if reader and line.logged else {}
+        ),
         "next_mistake": line.with_position(after[0]).url if after else "",
         "previous_mistake": line.with_position(before[-1]).url if before else "",
         "searching": pending[0] if pending else None,

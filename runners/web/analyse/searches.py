@@ -208,10 +208,10 @@ class ExplorerService:
         return self._background.find_or_start(position, work, EXPLORE_SECONDS, version=content and id(content))
 
 
-def known_thoughts(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedThoughts:
-    """What was thought in a logged game; nothing if a file of it is damaged, which other pages say."""
+def read_sound_evaluations(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedEvaluations:
+    """The evaluations in a logged game; nothing if a file of it is damaged, which other pages say."""
     with suppress(FailureError):
-        return reader.compute_once(games.thoughts, game.record.run_id, game.game_id)
+        return reader.compute_once(games.read_evaluations, game.record.run_id, game.game_id)
     return {}
 
 

@@ -14,7 +14,7 @@ from runners.terminal.console import format_count
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
 from runners.web.archive.explorer import DecisionResult
-from runners.web.archive.games import LoggedThoughts
+from runners.web.archive.games import LoggedEvaluations
 from runners.web.tiles import (
     MISTAKE_MARKS,
     Badge,
@@ -213,18 +213,18 @@ def _describe_step(line: AnalysisLine, at: int, after: int | None, regret: int |
     return f"ply {len(before.plies)}. {who} {deeds.get(before.next_decision, 'plays')} {word}{outcome}{lost}"
 
 
-def thought_lines(line: AnalysisLine, thought: LoggedThoughts) -> list[str]:
+def build_evaluation_lines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
     """The values that each player of a logged game expected, as points of an SVG line below each other's decisions.
 
-    Across, a decision is 1 wide; down, seat 0 wins at 0 and seat 1 at 2. A player who told fewer than two has none.
+    Across, a decision is 1 wide; down, seat 0 wins at 0 and seat 1 at 2. A player who reported fewer than two has none.
     """
-    if line.branch or not thought:
+    if line.branch or not evaluations:
         return []
     found, last = list[str](), len(line.words) - 1
     for seat, sign in ((0, 1), (1, -1)):
         points = [
             (min(ply if line.rules.mover_chooses else 2 * ply + 2, last) + 0.5, 1 - sign * each.value)
-            for ply, each in sorted(thought.items())
+            for ply, each in sorted(evaluations.items())
             if each.value is not None and (ply + 1) % 2 == seat
         ]
         found.append(" ".join(f"{across:g},{down:.3f}" for across, down in points) if len(points) > 1 else "")

@@ -28,7 +28,7 @@ from runners.web.archive.games import (
     ArchivedGame,
     Decision,
     Judgements,
-    LoggedThoughts,
+    LoggedEvaluations,
     describe_winner,
     load_logged_game,
 )
@@ -44,8 +44,8 @@ VALUE_LEGEND = (
 )
 
 
-THOUGHT_LEGEND = (
-    "thought: the result that the mover expected of its turn, 1 won, 0 drawn, -1 lost; s: seconds that it took"
+EVALUATION_LEGEND = (
+    "evaluation: the result that the mover expected of its turn, 1 won, 0 drawn, -1 lost; s: seconds that it took"
 )
 
 
@@ -86,9 +86,10 @@ def print_game(
     run_id, game_id = find_game(Archive.open(root), text, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
-        judged, thought = games.read_judgements(opened, run_id, game_id), games.thoughts(opened, run_id, game_id)
+        judged = games.read_judgements(opened, run_id, game_id)
+        evaluations = games.read_evaluations(opened, run_id, game_id)
     if json is not None:
-        write_file(json, f"{format_json_line(game_to_dict(game, judged, thought))}\n".encode())
+        write_file(json, f"{format_json_line(game_to_dict(game, judged, evaluations))}\n".encode())
     title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
     if svg is not None:
         boards_after = game.replay()
@@ -104,11 +105,13 @@ def print_game(
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
-    console.print_tables([console.build_table([*_build_ply_columns(game, judged), *_thoughts(game, thought)])])
+    console.print_tables(
+        [console.build_table([*_build_ply_columns(game, judged), *_build_evaluation_columns(game, evaluations)])]
+    )
     if judged:
         console.print_line(VALUE_LEGEND)
-    if thought:
-        console.print_line(THOUGHT_LEGEND)
+    if evaluations:
+        console.print_line(EVALUATION_LEGEND)
     console.print_line(_describe_ending(game))
     for line in _describe_losses(game, judged):
         console.print_line(line)
@@ -177,15 +180,15 @@ def _build_decision_columns(who: str, what: str, decisions: Sequence[Decision], 
     return columns
 
 
-def _thoughts(game: ArchivedGame, thought: LoggedThoughts) -> list[ResultColumn]:
-    """What the mover thought of each of its turns."""
-    told = [thought.get(ply) for ply in range(len(game.plies))] if thought else []
-    if not told:
+def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations) -> list[ResultColumn]:
+    """The mover's evaluation of each of its turns."""
+    by_ply = [evaluations.get(ply) for ply in range(len(game.plies))] if evaluations else []
+    if not by_ply:
         return []
-    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in told]
+    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in by_ply]
     return [
-        ResultColumn("thought", values),
-        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in told]),
+        ResultColumn("evaluation", values),
+        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in by_ply]),
     ]
 
 
@@ -230,7 +233,7 @@ def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
 # JSON.
 
 
-def game_to_dict(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts) -> dict[str, Any]:
+def game_to_dict(game: ArchivedGame, judged: Judgements, evaluations: LoggedEvaluations) -> dict[str, Any]:
     """A game as names and values."""
     lines = Game(game.record.rules, game.plies).lines
     return {
@@ -243,11 +246,11 @@ def game_to_dict(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts
         "lines": [format_cells(line).split() for line in lines],
         "opening": game.opening,
         "game": format_game(game.plies),
-        "plies": [_ply_to_dict(game, judged, thought, ply) for ply in range(len(game.plies))],
+        "plies": [_ply_to_dict(game, judged, evaluations, ply) for ply in range(len(game.plies))],
     }
 
 
-def _ply_to_dict(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts, ply: int) -> dict[str, Any]:
+def _ply_to_dict(game: ArchivedGame, judged: Judgements, evaluations: LoggedEvaluations, ply: int) -> dict[str, Any]:
     rules, (piece, cell) = game.record.rules, game.plies[ply]
     before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
     values: Mapping[str, Any] = {
@@ -262,5 +265,5 @@ def _ply_to_dict(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts
         "mover": game.agents[(ply + 1) % 2],
         "position": format_position(before.position, rules.name),
         **values,
-        **({"thought": thought[ply]._asdict()} if ply in thought else {}),
+        **({"evaluation": evaluations[ply]._asdict()} if ply in evaluations else {}),
     }

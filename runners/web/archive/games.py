@@ -208,23 +208,23 @@ def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgement
     return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
 
 
-class LoggedThought(NamedTuple):
-    """An agent's thought on a turn."""
+class LoggedEvaluation(NamedTuple):
+    """An agent's evaluation of a turn."""
 
     value: float | None  # the result that it expected, from 1, won, to -1, lost
     visits: int | None
     seconds: float
 
 
-LoggedThoughts = Mapping[int, LoggedThought]  # by the ply that the turn placed; a first gift has the ply before
+LoggedEvaluations = Mapping[int, LoggedEvaluation]  # by the ply that the turn placed; a first gift has the ply before
 
 
-def thoughts(opened: OpenArchive, run_id: str, game_id: int) -> LoggedThoughts:
-    """The thoughts in a game, if they are in the archive."""
+def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEvaluations:
+    """The evaluations in a game, if they are in the archive."""
     found = opened.sql(
-        "SELECT ply, value, visits, seconds FROM thoughts WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+        "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
-    return {ply: LoggedThought(*thought) for ply, *thought in found.iter_rows()}
+    return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in found.iter_rows()}
 
 
 def is_fully_judged(game: ArchivedGame, judged: Judgements) -> bool:

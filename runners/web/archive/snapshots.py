@@ -54,7 +54,7 @@ def read_archive_stamp(root: PurePath) -> Stamp:
 
 
 # With a folder for each run, sweep or policy. Plies and tallies are written before the games that they belong to.
-_NESTED_FOLDERS = ("games", "decisions", "thoughts", "positions", "first_plies", "policies", "sweeps")
+_NESTED_FOLDERS = ("games", "decisions", "evaluations", "positions", "first_plies", "policies", "sweeps")
 
 
 class BusyError(FailureError):

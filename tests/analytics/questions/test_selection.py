@@ -176,11 +176,11 @@ def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive) -> None:
 
 def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive) -> None:
     path = damaged.root / "runs" / f"{OTHER.run_id}.json"
-    forge(Path(path), {"schema_version": 3})
+    forge(Path(path), {"schema_version": 4})
     with open_archive(damaged.root) as opened:
         for ask in (select_games, compute_head_to_head):
             with pytest.raises(
-                RequestError, match=f"run {OTHER.run_id} has format 3, and this program reads and writes format 2"
+                RequestError, match=f"run {OTHER.run_id} has format 4, and this program reads and writes format 3"
             ):
                 ask(opened)
         assert select_games(opened, f"run_id = '{RUN_ID}'").games > 0

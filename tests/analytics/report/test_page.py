@@ -28,7 +28,7 @@ from analytics.report.style import AGENT_COLOURS, Figure
 from quarto.errors import FailureError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.folders import files_of
-from tests.analytics.indexed import think
+from tests.analytics.indexed import write_draw_evaluations
 from tests.analytics.naive_games import record, spec_of
 from tests.paths import SAMPLE
 
@@ -100,12 +100,12 @@ def made(root: Path, where: str | None = None, title: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games of three rules, hostile labels, judged decisions, policies, thoughts in some runs."""
+    """Games of three rules, hostile labels, judged decisions, policies, evaluations in some runs."""
     archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
     add_decisions(archive)
     add_policies(archive)
     for run_id in archive.list_run_ids()[:2]:
-        think(archive, run_id)
+        write_draw_evaluations(archive, run_id)
     return Path(archive.root)
 
 
@@ -212,7 +212,7 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
     said = page.said_in("li")
     assert [text.split(":")[0] for text in said] == [title for title in TITLES if title not in there]
     assert "'qarena annotate' does that" in said[-2]
-    assert "'archive.thoughts=true' does that" in said[-1]
+    assert "'archive.evaluations=true' stores them" in said[-1]
 
 
 @pytest.mark.slow
@@ -237,7 +237,7 @@ def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
 def test_the_same_games_are_the_same_bytes_in_whatever_files(root: Path, tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "other", RUNS[:1], most=2)
     add_decisions(archive)
-    think(archive, RUNS[0].record.run_id)
+    write_draw_evaluations(archive, RUNS[0].record.run_id)
     where = f"run_id = '{RUNS[0].record.run_id}' AND game_id % 5 < 3 AND agent_0 <> 'random'"
     add_policies(archive)
     first = made(Path(archive.root), where)

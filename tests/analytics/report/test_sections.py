@@ -335,5 +335,5 @@ def test_a_notebook_shows_a_section(full: OpenArchive) -> None:
     (section,) = build_subject_sections(full, "gifts")
     shown = section._repr_html_()
     assert all(text in shown for text in ("<h2>First gifts</h2>", "<figure", "The numbers", 'href="#piece-15"'))
-    (nothing,) = build_subject_sections(full, "thoughts")
-    assert "Nothing to show: no agent was asked" in nothing._repr_html_()
+    (nothing,) = build_subject_sections(full, "evaluations")
+    assert "Nothing to show: no evaluations were stored" in nothing._repr_html_()

@@ -54,7 +54,7 @@ def test_an_archive_is_made_once_and_opened_again(tmp_path: Path) -> None:
     before = snapshot(root)
     assert Archive.open(root, create=True).load_runs() == Archive.open(root).load_runs() == []
     assert snapshot(root) == before
-    assert json.loads((root / MARKER_NAME).read_text()) == {"format": "quarto-arena archive", "schema_version": 2}
+    assert json.loads((root / MARKER_NAME).read_text()) == {"format": "quarto-arena archive", "schema_version": 3}
 
 
 def foreign_folder(root: Path) -> None:
@@ -82,11 +82,11 @@ def archive_with(content: str) -> Callable[[Path], None]:
         (archive_with('{"format": "quarto-arena archive", "schema_version": 1}'), False, "qarena archive upgrade"),
         (archive_with('{"format": "quarto-arena archive", "schema_version": 1}'), True, "has format 1, and this"),
         (
-            archive_with('{"format": "quarto-arena archive", "schema_version": 3, "more": 1}'),
+            archive_with('{"format": "quarto-arena archive", "schema_version": 4, "more": 1}'),
             True,
-            "has format 3, and this",
+            "has format 4, and this",
         ),
-        (archive_with('{"format": "photo album", "schema_version": 2}'), False, "photo album"),
+        (archive_with('{"format": "photo album", "schema_version": 3}'), False, "photo album"),
         (archive_with('{"format": "quarto-arena arch'), False, "cannot be read"),
         (archive_with("[]"), True, "cannot be read"),
     ],

@@ -119,7 +119,7 @@ OF_A_RUN: tuple[dict[str, Any], ...] = (
     *({"spec": {"rules": {"diagonals": "curved"}}}, {"spec": {"rules": {"colour": 1}}}, {"annotated": "all"}),
     *({"spec": {"seed": -1}}, {"spec": {"opening_plies": None}}),
     *({"code": {"extended_by": 3}}, {"code": {"same_games": ["x"]}}, {"code": {"same_games": {"x": {"a": 1}}}}),
-    *({"derived": {"thoughts": -1}}, {"derived": 3}),
+    *({"derived": {"evaluations": -1}}, {"derived": 3}),
     {"spec": {"agents": [{"label": "red\x1b[31m"}, {"label": "b"}, {"label": "c"}]}},
 )
 NONSENSE: tuple[tuple[JsonRecord, tuple[dict[str, Any], ...]], ...] = (

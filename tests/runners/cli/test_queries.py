@@ -227,7 +227,7 @@ def test_a_section_is_printed_and_written_as_a_page_and_as_a_picture(
         (("mistake",), "'mistake' is no section of a report; did you mean 'mistakes'"),
         (("lengths", "--output", "m.pdf"), "a section is written to a file that ends in .html or .svg"),
         (("crosstable", "--output", "c.svg"), "there is no such picture: it is a table"),
-        (("thoughts",), "nothing to show: no agent was asked what it thinks"),
+        (("evaluations",), "nothing to show: no evaluations were stored"),
     ):
         assert complaint in qarena("report", *where, *arguments).refusal
 

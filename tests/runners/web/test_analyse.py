@@ -133,16 +133,20 @@ def test_a_game_is_stepped_through_with_its_mistakes(reader: Visitor, qarena: Qa
 
 def test_what_the_players_expected_goes_through_the_graph_and_not_through_a_branch(tmp_path: Path) -> None:
     players = "agents=[{agent:alpha_beta,depth:2},{agent:alpha_beta,depth:1}]"
-    run = play(tmp_path / "games", players, "games=2", "opening_plies=1", "threads=1", "archive.thoughts=true").run_id
+    run = play(
+        tmp_path / "games", players, "games=2", "opening_plies=1", "threads=1", "archive.evaluations=true"
+    ).run_id
     with open_archive(tmp_path / "games") as opened:
-        told = opened.sql("SELECT ply, seat, value FROM thoughts WHERE game_id = 0 AND value IS NOT NULL ORDER BY ply")
+        logged = opened.sql(
+            "SELECT ply, seat, value FROM evaluations WHERE game_id = 0 AND value IS NOT NULL ORDER BY ply"
+        )
         last = opened.sql("SELECT 2 * plies - 1 FROM games WHERE game_id = 0").item()
     with visitor(tmp_path / "games") as reader:
         page = reader.ready(f"/browse/games/{run}/0")
         for seat, sign in ((0, 1), (1, -1)):
             points = [
                 f"{min(2 * ply + 2, last) + 0.5:g},{1 - sign * value:.3f}"
-                for ply, of, value in told.rows()
+                for ply, of, value in logged.rows()
                 if of == seat
             ]
             drawn = re.search(rf'<polyline class="of-{seat}" points="([^"]*)"', page.text)

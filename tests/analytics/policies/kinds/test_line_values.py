@@ -206,10 +206,10 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
     assert np.array_equal(mixed.examples.targets, (worth + backed) / 2)
 
 
-class Told(Dataset):
+class Evaluated(Dataset):
     """Games in which half of the turns had a value."""
 
-    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         drawn = np.random.default_rng(int(games.game_id[0]))
         values = drawn.integers(-VALUE_UNITS, VALUE_UNITS + 1, (16, len(games.game_id))).astype(np.int32)
         return np.where(drawn.random(values.shape) < 0.5, NO_VALUE, values).astype(np.int32)
@@ -217,13 +217,13 @@ class Told(Dataset):
 
 def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_it(dataset: Dataset) -> None:
     few = Games(*(np.ascontiguousarray(each[..., :200]) for each in dataset.games))
-    games = Told(dataset.runs, (0, 200), dataset.game_id[:200], dataset.opening[:200], few)
+    games = Evaluated(dataset.runs, (0, 200), dataset.game_id[:200], dataset.opening[:200], few)
     stage, words = 8, build_feature_words(CLASSIC)
-    told = next(games.thought_values("", part) for _, part in games.read_blocks())
+    values = next(games.read_evaluation_values("", part) for _, part in games.read_blocks())
     twin, learned = lines.Learner(np.zeros((int(words[STAGE_SIZE]), 2), np.float32), np.zeros((2, 0), np.float32)), 0
     for game in range(200):
         plies = [(int(few.pieces[ply, game]), int(few.cells[ply, game])) for ply in range(stage)]
-        if few.plies[game] <= stage or told[stage - 1, game] == NO_VALUE:
+        if few.plies[game] <= stage or values[stage - 1, game] == NO_VALUE:
             continue
         position = position_from_plies(plies, gift := int(few.pieces[stage, game]))
         cells = board(position)
@@ -231,11 +231,11 @@ def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_i
             continue
         if lines.decided(lines.Afterstate(cells, gift, CLASSIC)):
             continue
-        score = (int(told[stage - 1, game]) / VALUE_UNITS + 1) / 2
+        score = (int(values[stage - 1, game]) / VALUE_UNITS + 1) / 2
         twin.learn(numbers_of(position, words), [score, score], LineValuesKind().rate, chance)
         learned += 1
     assert learned > 20
-    table = LineValuesKind(method="thoughts", passes=1).learn(games, 2).policy.table
+    table = LineValuesKind(method="evaluations", passes=1).learn(games, 2).policy.table
     rows = table["pieces"] == stage
     feature, part, weight = (table[name][rows].tolist() for name in ("feature", "part", "weight"))
     found = dict(zip(zip(feature, part, strict=True), weight, strict=True))
@@ -243,9 +243,11 @@ def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_i
     assert found == {(int(f), int(part)): known[f, part] for f, part in zip(*np.nonzero(known), strict=True)}
 
 
-def test_games_without_thoughts_are_refused(dataset: Dataset) -> None:
-    with pytest.raises(RequestError, match=r"of which an agent told a value \(archive.thoughts=true logs them\)"):
-        LineValuesKind(method="thoughts").derive(dataset, 1)
+def test_games_without_evaluations_are_refused(dataset: Dataset) -> None:
+    with pytest.raises(
+        RequestError, match=r"of which an agent reported a value \(archive.evaluations=true stores them\)"
+    ):
+        LineValuesKind(method="evaluations").derive(dataset, 1)
 
 
 def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Dataset) -> None:
@@ -263,7 +265,7 @@ def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Da
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"method": "guess"}, "method='guess' is not one of fitted, thoughts, cloning"),
+        ({"method": "guess"}, "method='guess' is not one of fitted, evaluations, cloning"),
         ({"games": 0}, "games=0 is not a whole number from 1 to 1048576"),
         ({"agent": "x"}, "agent=x has no effect on method=fitted"),
         ({"rate": 0.0}, "rate=0.0 is not above 0"),

@@ -30,7 +30,7 @@ SPOILED = {  # by table: the views that are read from its files
     "games": {"games", "seats", "pairs"},
     "plies": {"plies", "boards"},
     "decisions": {"decisions"},
-    "thoughts": {"thoughts"},
+    "evaluations": {"evaluations"},
     "positions": {"positions"},
     "first_plies": {"first_plies"},
 }

@@ -25,7 +25,7 @@ from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import copied
-from tests.analytics.indexed import decide, index, save_verdict, think
+from tests.analytics.indexed import decide, index, save_verdict, write_draw_evaluations
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
@@ -307,7 +307,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     policy_store.save(archive, GENES, origin("genes"))
     for run_id in archive.list_run_ids():
         decide(archive, run_id)
-        think(archive, run_id)
+        write_draw_evaluations(archive, run_id)
     index(archive, 16)
     return archive
 

@@ -84,7 +84,7 @@ MISTAKES = (
     ("SELECT pice FROM plies", '"pice" not found in FROM clause! Candidate bindings: "piece"'),
     (
         "SELECT agent FROM games",
-        "; column agent is in the views results, seats, decisions, thoughts, positions, first_plies",
+        "; column agent is in the views results, seats, decisions, evaluations, positions, first_plies",
     ),
     (
         "SELECT * FROM plyes",

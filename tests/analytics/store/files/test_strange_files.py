@@ -236,3 +236,24 @@ def test_names_that_lead_out_of_an_archive_are_not_opened(archive: Archive) -> N
             with pytest.raises(ValueError, match="is not in"):
                 use(Path(archive.root) / name)
     assert (Path(archive.root).parent / "secret").exists()
+
+
+def test_only_empty_folders_are_removed_and_no_link_is_followed(tmp_path: Path) -> None:
+    for name in ("archive/old/run=1", "archive/old/run=2", "archive/linked", "aside/empty"):
+        (tmp_path / name).mkdir(parents=True)
+    root = tmp_path / "archive"
+    (root / "old" / "run=2" / "kept").write_text("")
+    (root / "linked" / "way").symlink_to(tmp_path / "aside")
+    backend = find_backend(root)
+    backend.remove_empty_folders(root / "none")
+    backend.remove_empty_folders(root / "old")
+    assert [path.relative_to(root).as_posix() for path in sorted((root / "old").rglob("*"))] == [
+        "old/run=2",
+        "old/run=2/kept",
+    ]
+    with pytest.raises(OSError, match="is a symbolic link"):
+        backend.remove_empty_folders(root / "linked")
+    assert (tmp_path / "aside" / "empty").is_dir()
+    (root / "old" / "run=2" / "kept").unlink()
+    backend.remove_empty_folders(root / "old")
+    assert not (root / "old").exists()

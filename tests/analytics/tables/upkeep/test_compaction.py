@@ -37,7 +37,7 @@ from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import contents, copied
-from tests.analytics.indexed import about_values, decide, think
+from tests.analytics.indexed import about_values, decide, write_draw_evaluations
 from tests.analytics.naive_games import RUN_ID, games_of_seed, record, store, store_span
 from tests.analytics.tables.verification.damage import changed, rewritten
 from tests.object_storage import BOTH
@@ -258,7 +258,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.D
         store_span(archive, span, games_of_seed(3, TOTAL // 3))
     index_runs(archive, [RUN_ID])
     decide(archive, RUN_ID)
-    think(archive, RUN_ID)
+    write_draw_evaluations(archive, RUN_ID)
     return archive, answers(archive.root)
 
 

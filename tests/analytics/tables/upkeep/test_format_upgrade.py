@@ -13,11 +13,12 @@ from analytics.store.archive import Archive
 from analytics.store.files.backend import Backend
 from analytics.store.marker import ARCHIVE_FORMAT, MARKER_NAME
 from analytics.store.records import CHECKSUM, add_checksum
-from analytics.tables.upkeep.format_upgrade import STEPS, UpgradeStep, upgrade_archive
+from analytics.tables.upkeep.format_upgrade import UpgradeStep, upgrade_archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import RUN_ID
+from tests.analytics.tables.upkeep.killing import kill_before
 
 
 def forge(path: Path, change: Callable[[dict[str, object]], object]) -> None:
@@ -28,11 +29,11 @@ def forge(path: Path, change: Callable[[dict[str, object]], object]) -> None:
 
 
 def age(root: Path) -> None:
-    """Make an archive one of format 1, in which runs had no status, and plies lay in another folder."""
-    (root / MARKER_NAME).write_text(json.dumps({"format": ARCHIVE_FORMAT, "schema_version": 1, "shards": "part-"}))
+    """Make an archive one of format 2, in which runs had no status, and plies lay in another folder."""
+    (root / MARKER_NAME).write_text(json.dumps({"format": ARCHIVE_FORMAT, "schema_version": 2, "shards": "part-"}))
     (root / "plies").rename(root / "turns")
     for path in [*root.glob("runs/*.json"), *root.glob("verdicts/*/*.json"), *root.glob("policies/*/card.json")]:
-        forge(path, lambda values: values.update(schema_version=1))
+        forge(path, lambda values: values.update(schema_version=2))
     forge(root / "runs" / f"{RUN_ID}.json", lambda values: values.pop("status"))
 
 
@@ -50,7 +51,7 @@ def remove_turns(backend: Backend, root: PurePath) -> None:
         backend.remove(path)
 
 
-STEP = UpgradeStep(1, "plies have a folder of their own", copy_plies, add_status, remove_turns)
+STEP = UpgradeStep(2, "plies have a folder of their own", copy_plies, add_status, remove_turns)
 
 
 @pytest.fixture
@@ -69,55 +70,34 @@ def assert_present(root: Path) -> None:
 
 
 def test_an_archive_of_an_older_format_is_refused_and_brought_to_the_present_one(old: Path) -> None:
-    remedy = f"this program reads and writes format 2: run 'qarena archive upgrade --archive {old}'"
-    with pytest.raises(RequestError, match=f"has format 1, and {remedy}$"):
+    remedy = f"this program reads and writes format 3: run 'qarena archive upgrade --archive {old}'"
+    with pytest.raises(RequestError, match=f"has format 2, and {remedy}$"):
         Archive.open(old)
     assert upgrade_archive(old, [STEP]) == [STEP]
     assert_present(old)
 
 
-class KilledError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("write", range(8))
-def test_a_killed_upgrade_is_gone_on_with(old: Path, write: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_upgrade_is_gone_on_with(old: Path, write: int) -> None:
     """It is killed before each of its writes, and before each removal."""
-    backend = type(Archive(old).backend)
-    left = write
-
-    def until_killed(do: Callable[..., None]) -> Callable[..., None]:
-        def carry_out(*arguments: object) -> None:
-            nonlocal left
-            if left == 0:
-                raise KilledError
-            left -= 1
-            do(*arguments)
-
-        return carry_out
-
-    with monkeypatch.context() as patch:
-        for name in ("replace", "remove"):
-            patch.setattr(backend, name, until_killed(getattr(backend, name)))
-        with pytest.raises(KilledError):
-            upgrade_archive(old, [STEP])
+    kill_before(old, write, lambda: upgrade_archive(old, [STEP]))
     upgrade_archive(old, [STEP])
     assert_present(old)
 
 
 def test_records_of_an_older_format_that_were_copied_here_are_brought_up_too(whole: Archive) -> None:
     path = Path(whole.run_record_path(RUN_ID))
-    forge(path, lambda values: (values.update(schema_version=1), values.pop("status")))
+    forge(path, lambda values: (values.update(schema_version=2), values.pop("status")))
     (problem,) = verify_archive(whole).problems
-    assert problem.what.startswith("it has format 1, and this program reads format 2: 'qarena archive upgrade'")
+    assert problem.what.startswith("it has format 2, and this program reads format 3: 'qarena archive upgrade'")
     assert upgrade_archive(Path(whole.root), [STEP]) == [STEP]
-    assert whole.load_run(RUN_ID).schema_version == 2
+    assert whole.load_run(RUN_ID).schema_version == 3
 
 
 def test_a_record_of_a_newer_format_is_named(whole: Archive) -> None:
     path = Path(whole.run_record_path(RUN_ID))
-    forge(path, lambda values: values.update(schema_version=3))
-    with pytest.raises(RequestError, match=f"{RUN_ID}.json has format 3, and .*: use the newer program that wrote it"):
+    forge(path, lambda values: values.update(schema_version=4))
+    with pytest.raises(RequestError, match=f"{RUN_ID}.json has format 4, and .*: use the newer program that wrote it"):
         upgrade_archive(whole.root, [STEP])
 
 
@@ -129,16 +109,16 @@ def test_there_is_nothing_to_do_at_the_present_format(whole: Archive) -> None:
 
 def test_what_cannot_be_upgraded_stays_as_it_is(old: Path, tmp_path: Path) -> None:
     before = snapshot(old)
-    with pytest.raises(RequestError, match="has format 1, and nothing leads from format 1 to 2: use the program that"):
-        upgrade_archive(old, STEPS)
-    (old / "runs" / f"{RUN_ID}.json").write_text('{"schema_version": 1}')
+    with pytest.raises(RequestError, match="has format 2, and nothing leads from format 2 to 3: use the program that"):
+        upgrade_archive(old, [])
+    (old / "runs" / f"{RUN_ID}.json").write_text('{"schema_version": 2}')
     with pytest.raises(FailureError, match=f"{RUN_ID}.json is damaged: restore"):
         upgrade_archive(old, [STEP])
     (old / "runs" / f"{RUN_ID}.json").write_bytes(before[old / "runs" / f"{RUN_ID}.json"])
     assert snapshot(old) == before
-    (old / MARKER_NAME).write_text(json.dumps({"format": ARCHIVE_FORMAT, "schema_version": 3}))
+    (old / MARKER_NAME).write_text(json.dumps({"format": ARCHIVE_FORMAT, "schema_version": 4}))
     for refuse in (lambda: upgrade_archive(old, [STEP]), lambda: Archive.open(old)):
-        with pytest.raises(RequestError, match=r"has format 3, and .* format 2: use the newer program that wrote it"):
+        with pytest.raises(RequestError, match=r"has format 4, and .* format 3: use the newer program that wrote it"):
             refuse()
     with pytest.raises(RequestError, match="there is no archive at"):
         upgrade_archive(tmp_path / "none")

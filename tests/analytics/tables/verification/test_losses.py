@@ -15,7 +15,7 @@ from analytics.questions.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
-from analytics.tables.derived.definitions import THOUGHTS_TABLE
+from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 from analytics.tables.derived.range_table import record_derived_units
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import ArenaError, FailureError
@@ -30,7 +30,7 @@ LOSSES = {
     "decisions": ("decisions/run=*/*", True),
     "positions": ("positions/run=*/*", True),
     "first_plies": ("first_plies/run=*/*", True),
-    "thoughts": ("thoughts/run=*/*", True),
+    "evaluations": ("evaluations/run=*/*", True),
     "a run's record": ("runs/*.json", True),
     "a job of a sweep": ("sweeps/*/*.json", True),
     "a verdict": ("verdicts/run=*/*.json", True),
@@ -136,8 +136,8 @@ def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(whole: Archive) -
 
 
 def test_a_loss_is_not_forgotten_when_units_are_noted_again(whole: Archive) -> None:
-    min(Path(whole.root).glob("thoughts/run=*/*")).unlink()
-    record_derived_units(whole, RUN_ID, [THOUGHTS_TABLE])
+    min(Path(whole.root).glob("evaluations/run=*/*")).unlink()
+    record_derived_units(whole, RUN_ID, [EVALUATIONS_TABLE])
     (problem,) = verify_archive(whole).problems
     assert "lacks 16 of 24 units" in problem.what
 
@@ -153,6 +153,6 @@ def test_a_record_of_before_promises_no_derived_table(whole: Archive) -> None:
     assert b"derived" not in content
     whole.write_run(whole.load_run(RUN_ID))
     assert path.read_bytes() == content
-    for file in Path(whole.root).glob("thoughts/run=*/*"):
+    for file in Path(whole.root).glob("evaluations/run=*/*"):
         file.unlink()
     assert verify_archive(whole).problems == []

@@ -145,20 +145,20 @@ def test_the_values_and_losses_are_those_of_the_view_decisions(qarena: Qarena, r
     assert regrets
 
 
-def test_what_was_thought_is_in_columns_and_in_json(qarena: Qarena, tmp_path: Path) -> None:
+def test_evaluations_are_in_columns_and_in_json(qarena: Qarena, tmp_path: Path) -> None:
     games = tmp_path / "games"
     agents = "agents=[{agent:oracle,horizon:9},random]"
-    run = play(games, agents, "games=2", "opening_plies=9", "threads=1", "archive.thoughts=true").run_id
-    told = rows(games, f"FROM thoughts WHERE run_id = '{run}' AND game_id = 0 AND ply > 8 ORDER BY ply")
+    run = play(games, agents, "games=2", "opening_plies=9", "threads=1", "archive.evaluations=true").run_id
+    logged = rows(games, f"FROM evaluations WHERE run_id = '{run}' AND game_id = 0 AND ply > 8 ORDER BY ply")
     out = qarena("show", run, "0", "--archive", str(games)).out
-    assert "thought: the result that the mover expected of its turn" in out
-    values = ["" if each["value"] is None else f"{each['value']:+.2f}" for each in told]
+    assert "evaluation: the result that the mover expected of its turn" in out
+    values = ["" if each["value"] is None else f"{each['value']:+.2f}" for each in logged]
     table = [re.split(r"\s*[│|]\s*", line.strip()) for line in out.splitlines() if re.match(r"\s*[│|]\s+\d", line)]
     assert [row[-3] for row in table[9:]] == values
     assert any(values)
     plies = json.loads(qarena("show", run, "0", "--json", "-", "--archive", str(games)).out)["plies"]
-    assert [ply["thought"]["value"] for ply in plies[9:]] == [each["value"] for each in told]
-    assert "thought" not in plies[0]
+    assert [ply["evaluation"]["value"] for ply in plies[9:]] == [each["value"] for each in logged]
+    assert "evaluation" not in plies[0]
 
 
 def test_a_game_is_named_by_a_part_of_its_run_or_with_an_option(qarena: Qarena, root: Path, tmp_path: Path) -> None:

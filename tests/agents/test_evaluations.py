@@ -1,4 +1,4 @@
-"""What jitted players think of their turns is what their slow twins think."""
+"""The evaluations of jitted players are those of their slow twins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agents.line_values import LineValues
 from agents.mcts import Mcts
 from agents.oracle import Oracle
 from agents.random import Random
-from quarto.batch import NO_TURN, NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Thoughts, Turns
+from quarto.batch import NO_TURN, NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations, Turns
 from quarto.position import Position
 from quarto.position import board as naive_board
 from quarto.rng import Streams
@@ -32,17 +32,17 @@ from tests.naive_solver import solve_position
 from tests.positions import asked, view_of
 
 
-def thought(agent: Agent, rules: Rules, positions: list[Position]) -> tuple[Turns, Thoughts]:
-    """The turns of an agent in some positions, with seeds 0, 1, ..., and what it thinks of them."""
+def evaluate(agent: Agent, rules: Rules, positions: list[Position]) -> tuple[Turns, Evaluations]:
+    """The turns of an agent in some positions, with seeds 0, 1, ..., and its evaluations of them."""
     if isinstance(agent, KernelAgent):
-        agent.thinks = True
-    player, thoughts = build_player(agent, rules, "it"), Thoughts.blank(len(positions))
+        agent.evaluates = True
+    player, evaluations = build_player(agent, rules, "it"), Evaluations.blank(len(positions))
     seeds = np.array([naive.mix(i) for i in range(len(positions))], np.uint64)
-    turns = player.play(Batch.from_positions(positions), Streams(seeds), None, thoughts)
+    turns = player.play(Batch.from_positions(positions), Streams(seeds), None, evaluations)
     plain = player.play(Batch.from_positions(positions), Streams(seeds))
     assert all((one == other).all() for one, other in zip(turns, plain, strict=True))
-    assert (thoughts.microseconds > NO_TURN).all()
-    return turns, thoughts
+    assert (evaluations.microseconds > NO_TURN).all()
+    return turns, evaluations
 
 
 def in_units(value: float) -> int:
@@ -52,7 +52,7 @@ def in_units(value: float) -> int:
 @pytest.mark.parametrize("settings", [{"draw_reward": 0.5}, {"solver": True}, {"faithful": True}], ids=str)
 def test_mcts_thinks_the_mean_reward_of_its_search_and_counts_the_visits_of_its_turn(settings: dict[str, Any]) -> None:
     positions = [each for each in asked(CLASSIC, 6) if each.available.bit_count() < 8]
-    _, thoughts = thought(Mcts(iterations=60, **settings), CLASSIC, positions)
+    _, evaluations = evaluate(Mcts(iterations=60, **settings), CLASSIC, positions)
     for i, position in enumerate(positions):
         slow = twin(iterations=60, **settings)
         root = slow.root(view_of(position, CLASSIC))
@@ -64,9 +64,9 @@ def test_mcts_thinks_the_mean_reward_of_its_search_and_counts_the_visits_of_its_
         if slow.played.proven is False:
             proven = -1.0
         expected = 2 * mean - 1 if proven is None else proven
-        assert thoughts.value[i] == pytest.approx(in_units(expected), abs=1)
-        assert thoughts.visits[i] == slow.played.visits
-    assert len({*thoughts.value.tolist()}) > 5
+        assert evaluations.value[i] == pytest.approx(in_units(expected), abs=1)
+        assert evaluations.visits[i] == slow.played.visits
+    assert len({*evaluations.value.tolist()}) > 5
 
 
 def sign(value: float) -> int:
@@ -75,33 +75,33 @@ def sign(value: float) -> int:
 
 def test_alpha_beta_thinks_what_is_proven() -> None:
     positions, slow = endgames(CLASSIC, 5, 60), minimax.AlphaBeta(3)
-    _, thoughts = thought(AlphaBeta(3), CLASSIC, positions)
-    for position, value in zip(positions, thoughts.value.tolist(), strict=True):
+    _, evaluations = evaluate(AlphaBeta(3), CLASSIC, positions)
+    for position, value in zip(positions, evaluations.value.tolist(), strict=True):
         view = view_of(position, CLASSIC)
         if position.hand == NONE:
             expected = max(-slow.value(minimax.given(view, piece), 3) for piece in view.available)
         else:
             expected = slow.best(view, 3)[0]
         assert value == sign(expected)
-    assert {*thoughts.value.tolist()} == {-VALUE_UNITS, 0, VALUE_UNITS}
-    assert (thoughts.visits == NO_VISITS).all()
+    assert {*evaluations.value.tolist()} == {-VALUE_UNITS, 0, VALUE_UNITS}
+    assert (evaluations.visits == NO_VISITS).all()
 
 
 def test_ga_minimax_thinks_what_its_search_found_and_else_nothing() -> None:
     positions, slow = [each for each in endgames(CLASSIC, 5, 60) if each.hand != NONE], minimax.AlphaBeta(2)
-    _, thoughts = thought(GaMinimax(depth=2), CLASSIC, positions)
-    told = [i for i, value in enumerate(thoughts.value.tolist()) if value != NO_VALUE]
-    for i in told:
-        assert thoughts.value[i] == sign(slow.best(view_of(positions[i], CLASSIC), 2)[0])
-    assert len(told) > 10
-    assert (thought(GaMinimax(), CLASSIC, asked(CLASSIC, 1)[:3])[1].value == NO_VALUE).all()
+    _, evaluations = evaluate(GaMinimax(depth=2), CLASSIC, positions)
+    reported = [i for i, value in enumerate(evaluations.value.tolist()) if value != NO_VALUE]
+    for i in reported:
+        assert evaluations.value[i] == sign(slow.best(view_of(positions[i], CLASSIC), 2)[0])
+    assert len(reported) > 10
+    assert (evaluate(GaMinimax(), CLASSIC, asked(CLASSIC, 1)[:3])[1].value == NO_VALUE).all()
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_oracle_thinks_the_exact_value(name: str) -> None:
     rules = PRESETS[name]
     positions = endgames(rules, 5, 60)[::2]
-    values = thought(Oracle(), rules, positions)[1].value.tolist()
+    values = evaluate(Oracle(), rules, positions)[1].value.tolist()
     assert values == [VALUE_UNITS * solve_position(position, rules).value for position in positions]
     assert {*values} >= {-VALUE_UNITS, VALUE_UNITS}
 
@@ -110,23 +110,23 @@ def test_oracle_thinks_the_exact_value(name: str) -> None:
 def test_line_values_thinks_its_chance_to_win_less_its_chance_to_lose(units: int) -> None:
     policy, stages = random_policy(CLASSIC, units)
     positions = [each for each in asked(CLASSIC, 3) if each.hand != NONE and each.available]
-    turns, thoughts = thought(LineValues(policy, 0.3), CLASSIC, positions)
+    turns, evaluations = evaluate(LineValues(policy, 0.3), CLASSIC, positions)
     counted = 0
     for i, position in enumerate(positions):
         view, pieces = view_of(position, CLASSIC), [piece for piece in range(16) if position.available >> piece & 1]
         every = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
         made = [after for cell, gift, after in every if (cell, gift) == (turns.cells[i], turns.gifts[i])]
         if any(naive.finishes_line(view.board, view.hand, cell, CLASSIC) for cell in naive.empty_cells(view.board)):
-            assert thoughts.value[i] == VALUE_UNITS
+            assert evaluations.value[i] == VALUE_UNITS
         elif not made:
-            assert thoughts.value[i] == -VALUE_UNITS
+            assert evaluations.value[i] == -VALUE_UNITS
         else:
-            assert thoughts.value[i] == pytest.approx(in_units(2 * value_of(made[0], stages, units, 0.5) - 1), abs=1)
+            assert evaluations.value[i] == pytest.approx(in_units(2 * value_of(made[0], stages, units, 0.5) - 1), abs=1)
             counted += 1
     assert counted > 15
 
 
-def test_a_player_without_thoughts_is_timed_and_tells_nothing() -> None:
-    _, thoughts = thought(Random(), CLASSIC, asked(CLASSIC, 2))
-    assert (thoughts.value == NO_VALUE).all()
-    assert (thoughts.visits == NO_VISITS).all()
+def test_a_player_without_evaluations_is_timed_and_reports_nothing() -> None:
+    _, evaluations = evaluate(Random(), CLASSIC, asked(CLASSIC, 2))
+    assert (evaluations.value == NO_VALUE).all()
+    assert (evaluations.visits == NO_VISITS).all()

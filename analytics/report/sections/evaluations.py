@@ -1,4 +1,4 @@
-"""Values that agents told of their turns, against how the games ended and, where annotated, exact values."""
+"""Values that agents reported of their turns, against how the games ended and, where annotated, exact values."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from analytics.report.vega import Spec, inline_data, layer, quantitative
 
 # A row for each turn; result and exact value are those of its agent.
 TURNS = """
-    SELECT thoughts.run_id, thoughts.game_id, agent, ply, value, seconds, value_before AS exact,
+    SELECT evaluations.run_id, evaluations.game_id, agent, ply, value, seconds, value_before AS exact,
         CASE winner WHEN -1 THEN 0 WHEN seat THEN 1 ELSE -1 END AS result
-    FROM thoughts JOIN (SELECT run_id, game_id, winner FROM games WHERE ({condition})) USING (run_id, game_id)
+    FROM evaluations JOIN (SELECT run_id, game_id, winner FROM games WHERE ({condition})) USING (run_id, game_id)
     LEFT JOIN (SELECT run_id, game_id, ply, value_before FROM decisions WHERE kind = 'placement' AND ({condition}))
         USING (run_id, game_id, ply)
 """
 MEANS = """
-    SELECT run_id, agent, {ply} AS of_ply, count(*) AS turns, count(value) AS told, sum(value) AS value,
+    SELECT run_id, agent, {ply} AS of_ply, count(*) AS turns, count(value) AS reported, sum(value) AS value,
         sum(result) FILTER (value IS NOT NULL) AS result, sum((value - result) ** 2) AS squares,
         count(exact) AS judged, sum(exact) AS exact, sum(seconds) AS seconds, max(seconds) AS slowest
     FROM ({turns}) GROUP BY ALL ORDER BY ALL
 """
 
 
-def thoughts(chosen: ReportData) -> ReportSection:
+def build_evaluations_section(chosen: ReportData) -> ReportSection:
     """The results that the agents expected of their turns."""
-    totals = thoughts_frame(chosen, by_ply=False)
+    totals = evaluations_frame(chosen, by_ply=False)
     if totals.is_empty():
-        return ReportSection(missing="no agent was asked what it thinks ('archive.thoughts=true' does that)")
-    by_ply = thoughts_frame(chosen, by_ply=True)
+        return ReportSection(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
+    by_ply = evaluations_frame(chosen, by_ply=True)
     note = (
         "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
         "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
@@ -49,7 +49,7 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     return [
         *([number_column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []),
         number_column("turns", frame["turns"]),
-        number_column("with a value", frame["told"]),
+        number_column("with a value", frame["reported"]),
         *(number_column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
         number_column("error", frame["error"], "{:.3f}".format),
         number_column("exact", frame["exact"], "{:+.3f}".format),
@@ -58,31 +58,31 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
-def thoughts_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
+def evaluations_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
     """A row for each agent that is shown and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
     turns = TURNS.format(condition=f"\n{chosen.selection.condition}\n")
     rows = chosen.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
     names = [chosen.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
     named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
-    sums = ("turns", "told", "value", "result", "squares", "judged", "exact", "seconds")
+    sums = ("turns", "reported", "value", "result", "squares", "judged", "exact", "seconds")
     totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
 
     def mean(name: str, of: str) -> pl.Expr:
         return pl.when(pl.col(of) > 0).then(pl.col(name) / pl.col(of))
 
     means = totals.with_columns(
-        mean("value", "told"),
-        mean("result", "told"),
+        mean("value", "reported"),
+        mean("result", "reported"),
         mean("exact", "judged"),
         mean("seconds", "turns"),
-        error=mean("squares", "told").sqrt(),
+        error=mean("squares", "reported").sqrt(),
     )
     return chosen.sort_by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
 
 
 def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
-    """A figure for each agent that told values: their means by ply."""
-    return agent_figures(chosen, "thoughts", frame.filter(pl.col("told") > 0), _build_chart)
+    """A figure for each agent that reported values: their means by ply."""
+    return agent_figures(chosen, "evaluations", frame.filter(pl.col("reported") > 0), _build_chart)
 
 
 def _build_chart(rows: pl.DataFrame, colour: str) -> Spec:

@@ -1,4 +1,4 @@
-"""`archive.thoughts=true` stores what the agents think, and changes no game; what is missing is played again."""
+"""`archive.evaluations=true` stores what agents report and changes no game; what is missing is played again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from agents.base.agent import Thought
+from agents.base.agent import Evaluation
 from analytics import open_archive
 from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.tables.derived.definitions import THOUGHTS_TABLE
+from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 from analytics.tables.upkeep.archive_merge import MergeOptions, merge_archives
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
@@ -34,24 +34,24 @@ from tests.runners.experiments import Watcher, assert_same_rows, play, request, 
 from tests.runners.learning.training.trainings import without_pictures
 from tests.runners.players import Batched, Dice, OneByOne
 
-PLAYERS = "tests.runners.arena.test_thoughts"
+PLAYERS = "tests.runners.arena.test_evaluations"
 OWN = f"{{agent:random,_target_:{PLAYERS}.Own,name:own}}"
 AGENTS = "agents=[{agent:mcts,iterations:20},{agent:oracle,horizon:11},random]"
 GAMES = (AGENTS, "games=40", "opening_plies=1", "threads=1", "seed=3")
 SMALL = ("archive.shard_games=16",)
-THOUGHTS = "archive.thoughts=true"
-THINKERS = {"free": "", "apart": ",isolation:process", "timed": ",turn_seconds:30"}
-TOLD = "FROM thoughts ORDER BY run_id, ply, game_id"
+EVALUATIONS = "archive.evaluations=true"
+EVALUATORS = {"free": "", "apart": ",isolation:process", "timed": ",turn_seconds:30"}
+ALL_ROWS = "FROM evaluations ORDER BY run_id, ply, game_id"
 
 
 class Conceited(OneByOne):
     def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
-        return *super().choose(position, rng), Thought(1.5)
+        return *super().choose(position, rng), Evaluation(1.5)
 
 
-class BatchThinker(Batched):
+class BatchEvaluator(Batched):
     def play(self, batch: BatchView, rng: Streams) -> Any:
-        return *super().play(batch, rng), Thought(np.linspace(-1, 1, len(batch.hand)))
+        return *super().play(batch, rng), Evaluation(np.linspace(-1, 1, len(batch.hand)))
 
 
 class Own(Dice):
@@ -64,11 +64,11 @@ class Own(Dice):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made")
-    play(root, *GAMES, *SMALL, THOUGHTS)
+    play(root, *GAMES, *SMALL, EVALUATIONS)
     return root
 
 
-def told(root: Path, question: str = TOLD) -> pl.DataFrame:
+def ask(root: Path, question: str = ALL_ROWS) -> pl.DataFrame:
     with open_archive(root) as archive:
         return archive.sql(question)
 
@@ -90,67 +90,69 @@ def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(ma
     play(tmp_path, *GAMES, *SMALL)
     assert_same_rows(rows(tmp_path), rows(made))
     assert (files(tmp_path, "games"), files(tmp_path, "plies")) == (files(made, "games"), files(made, "plies"))
-    assert (files(tmp_path, "thoughts"), len(told(tmp_path))) == (set(), 0)
-    turns = told(made, "SELECT sum(plies - opening + 1) AS turns FROM games")["turns"].item()
-    assert len(told(made)) == turns
+    assert (files(tmp_path, "evaluations"), len(ask(tmp_path))) == (set(), 0)
+    turns = ask(made, "SELECT sum(plies - opening + 1) AS turns FROM games")["turns"].item()
+    assert len(ask(made)) == turns
     assert sound(made)
 
 
-def test_each_agent_tells_its_own(made: Path) -> None:
-    ranges = "SELECT agent, min(value) AS low, max(value) AS high, max(visits) AS visits FROM thoughts"
-    assert told(made, f"{ranges} GROUP BY ALL ORDER BY ALL").rows() == [
+def test_each_agent_reports_its_own(made: Path) -> None:
+    ranges = "SELECT agent, min(value) AS low, max(value) AS high, max(visits) AS visits FROM evaluations"
+    assert ask(made, f"{ranges} GROUP BY ALL ORDER BY ALL").rows() == [
         ("mcts(iterations=20)", -1.0, 1.0, 15),
         ("oracle(horizon=11)", -1.0, 1.0, None),
         ("random", None, None, None),
     ]
-    odd = "SELECT count(*) AS n FROM thoughts WHERE NOT (seat = (ply + 1) % 2 AND seconds >= 0 AND rules = 'classic')"
-    assert told(made, odd)["n"].item() == 0
-    of_game = "thoughts.agent <> CASE seat WHEN 0 THEN agent_0 ELSE agent_1 END"
-    agents = f"SELECT count(*) AS n FROM thoughts JOIN games USING (run_id, game_id) WHERE {of_game}"
-    assert told(made, agents)["n"].item() == 0
+    odd = (
+        "SELECT count(*) AS n FROM evaluations WHERE NOT (seat = (ply + 1) % 2 AND seconds >= 0 AND rules = 'classic')"
+    )
+    assert ask(made, odd)["n"].item() == 0
+    of_game = "evaluations.agent <> CASE seat WHEN 0 THEN agent_0 ELSE agent_1 END"
+    agents = f"SELECT count(*) AS n FROM evaluations JOIN games USING (run_id, game_id) WHERE {of_game}"
+    assert ask(made, agents)["n"].item() == 0
 
 
 def values_of(root: Path) -> pl.DataFrame:
-    return told(root).drop("seconds")
+    return ask(root).drop("seconds")
 
 
 def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "games=16", *SMALL)
     there = files(tmp_path, "games")
     watched = Watcher()
-    execute_request(stored_at(tmp_path, request(*GAMES, *SMALL, THOUGHTS)), "qarena run", threading.Event(), watched)
+    execute_request(stored_at(tmp_path, request(*GAMES, *SMALL, EVALUATIONS)), "qarena run", threading.Event(), watched)
     assert watched.started == [120]
     assert files(tmp_path, "games") >= there
     assert_frame_equal(values_of(tmp_path), values_of(made))
-    outcome = play(tmp_path, *GAMES, *SMALL, THOUGHTS)
+    outcome = play(tmp_path, *GAMES, *SMALL, EVALUATIONS)
     assert (outcome.played, outcome.interrupted) == (0, False)
     assert sound(tmp_path)
 
 
 def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path, qarena: Qarena) -> None:
     (record,) = Archive.open(copy).load_runs()
-    assert record.derived == {"thoughts": record.units}
+    assert record.derived == {"evaluations": record.units}
     assert qarena("archive", "index", "--archive", str(copy)).code == 0
     (record,) = Archive.open(copy).load_runs()
-    assert record.derived == dict.fromkeys(("thoughts", "positions", "first_plies"), record.units)
+    assert record.derived == dict.fromkeys(("evaluations", "positions", "first_plies"), record.units)
     assert verify_archive(Archive.open(copy)).problems == []
-    lost = min((copy / "thoughts").glob("*/*"))
+    lost = min((copy / "evaluations").glob("*/*"))
     lost.unlink()
     (problem,) = verify_archive(Archive.open(copy)).problems
-    said = f"units, which were there: restore the files from a copy, or run '{THOUGHTS_TABLE.command}' again"
+    said = f"units, which were there: restore the files from a copy, or run '{EVALUATIONS_TABLE.command}' again"
     assert problem.what.endswith(f" of {record.units} {said}")
-    found = qarena("sql", "SELECT count(*) FROM thoughts", "--archive", str(copy))
+    found = qarena("sql", "SELECT count(*) FROM evaluations", "--archive", str(copy))
     assert (found.code, found.out) == (1, "")
     assert found.err == f"error: {problem.file} {problem.what}\n"
-    play(copy, *GAMES, *SMALL, THOUGHTS)  # which plays these games again
+    play(copy, *GAMES, *SMALL, EVALUATIONS)  # which plays these games again
     assert verify_archive(Archive.open(copy)).problems == []
-    assert len(told(copy)) > 0
+    assert len(ask(copy)) > 0
 
 
 def test_after_an_interruption_the_rest_is_played(made: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "archive.shard_games=64")
     stop = threading.Event()
-    asked = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", THOUGHTS))
+    asked = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", EVALUATIONS))
     watched = Watcher(stop, 16)
     assert execute_request(asked, "qarena run", stop, watched).interrupted
     assert watched.started == [120]
@@ -163,18 +165,18 @@ def test_games_that_differ_are_left_as_they_are(tmp_path: Path) -> None:
     play(tmp_path, *asked)
     before = rows(tmp_path)
     with pytest.raises(FailureError, match="went otherwise when they were played again"):
-        play(tmp_path, *asked, THOUGHTS)
+        play(tmp_path, *asked, EVALUATIONS)
     assert_same_rows(rows(tmp_path), before)
-    assert len(told(tmp_path)) == 0
+    assert len(ask(tmp_path)) == 0
 
 
 def test_of_two_files_of_one_range_the_smaller_check_counts(copy: Path) -> None:
     archive, run_id = only_run(copy)
-    folder = archive.folder("thoughts", run_id)
-    first = archive.list_effective_ranges(run_id, "thoughts")[0]
+    folder = archive.folder("evaluations", run_id)
+    first = archive.list_effective_ranges(run_id, "evaluations")[0]
     larger = first._replace(checksum="ffffffff")
     archive.write_file(folder / larger.name, archive.backend.read(folder / first.name))
-    assert archive.list_effective_ranges(run_id, "thoughts")[0].checksum == min(first.checksum, larger.checksum)
+    assert archive.list_effective_ranges(run_id, "evaluations")[0].checksum == min(first.checksum, larger.checksum)
 
 
 def copied(made: Path, tmp_path: Path) -> Path:
@@ -188,27 +190,27 @@ def copy(made: Path, tmp_path: Path) -> Path:
 
 
 def test_merging_copies_them_and_compacting_joins_them(made: Path, copy: Path) -> None:
-    assert files(copy, "thoughts") == files(made, "thoughts")
-    assert len(files(copy, "thoughts")) > 4
+    assert files(copy, "evaluations") == files(made, "evaluations")
+    assert len(files(copy, "evaluations")) > 4
     archive, run_id = only_run(copy)
     compact_run(archive, run_id)
-    assert len(archive.list_effective_ranges(run_id, "thoughts")) == 1
-    assert_frame_equal(told(copy), told(made))
+    assert len(archive.list_effective_ranges(run_id, "evaluations")) == 1
+    assert_frame_equal(ask(copy), ask(made))
     assert sound(copy)
     remove_replaced_files(archive, run_id, 0)
-    assert len(files(copy, "thoughts")) == 1
+    assert len(files(copy, "evaluations")) == 1
     assert not list_unneeded_files(Archive.open(copy))
-    assert_frame_equal(told(copy), told(made))
+    assert_frame_equal(ask(copy), ask(made))
 
 
-def test_games_with_thoughts_stay_apart_from_those_without(tmp_path: Path) -> None:
-    play(tmp_path, *GAMES, "games=16", *SMALL, THOUGHTS)
+def test_games_with_evaluations_stay_apart_from_those_without(tmp_path: Path) -> None:
+    play(tmp_path, *GAMES, "games=16", *SMALL, EVALUATIONS)
     play(tmp_path, *GAMES, "games=64", *SMALL)
-    before = told(tmp_path)
+    before = ask(tmp_path)
     archive, run_id = only_run(tmp_path)
     compact_run(archive, run_id)
     assert len(archive.list_effective_ranges(run_id)) > 1
-    assert_frame_equal(told(tmp_path), before)
+    assert_frame_equal(ask(tmp_path), before)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem
     archive, run_id = only_run(copy)
     rewrite(
         archive,
-        THOUGHTS_TABLE.name,
+        EVALUATIONS_TABLE.name,
         lambda frame: changed(column, range(len(frame))[row], value)(frame),
         run_id=run_id,
     )
@@ -234,62 +236,64 @@ def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem
     assert any(problem in each for each in problems), problems
 
 
-def test_agents_in_python_also_in_processes_and_engines_may_return_thoughts(tmp_path: Path) -> None:
-    told_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
+def test_agents_in_python_also_in_processes_and_engines_may_return_evaluations(tmp_path: Path) -> None:
+    reported_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
     script = (ROOT / "runners/hosting/engines/examples/careful.py").read_text()
     engine = tmp_path / "engine.py"
-    engine.write_text(script.replace("print(turn(", f"{told_before}; print(turn("))
-    thinker = "agent:random,_target_:tests.runners.players.Thinker"
+    engine.write_text(script.replace("print(choose_turn(", f"{reported_before}; print(choose_turn("))
+    evaluator = "agent:random,_target_:tests.runners.players.Evaluator"
     agents = [
-        *(f"{{{thinker},name:{name}{more}}}" for name, more in THINKERS.items()),
+        *(f"{{{evaluator},name:{name}{more}}}" for name, more in EVALUATORS.items()),
         f"{{agent:engine,command:'{sys.executable} {engine}',name:engine}}",
     ]
     root = tmp_path / "archive"
-    play(root, f"agents=[random,{','.join(agents)}]", "schedule=gauntlet", "games=6", "threads=1", THOUGHTS)
-    found = told(root, "SELECT agent, list(DISTINCT (value, visits)) AS thoughts FROM thoughts GROUP BY ALL")
-    distinct = {agent: {tuple(each.values()) for each in thoughts} for agent, thoughts in found.rows()}
-    for name in THINKERS:
+    play(root, f"agents=[random,{','.join(agents)}]", "schedule=gauntlet", "games=6", "threads=1", EVALUATIONS)
+    found = ask(root, "SELECT agent, list(DISTINCT (value, visits)) AS evaluations FROM evaluations GROUP BY ALL")
+    distinct = {agent: {tuple(each.values()) for each in evaluations} for agent, evaluations in found.rows()}
+    for name in EVALUATORS:
         assert distinct[name] == {(None, None), (0.25, 7), (None, 3)}
     assert distinct["engine"] == {(0.5, 12), (None, None)}
     assert sound(root)
 
 
-def test_a_batch_may_have_a_thought_and_one_out_of_range_forfeits_with_and_without_the_option(tmp_path: Path) -> None:
-    players = (f"{{agent:random,_target_:{PLAYERS}.{name},name:{name}}}" for name in ("Conceited", "BatchThinker"))
+def test_a_batch_may_have_an_evaluation_and_one_out_of_range_forfeits_with_and_without_the_option(
+    tmp_path: Path,
+) -> None:
+    players = (f"{{agent:random,_target_:{PLAYERS}.{name},name:{name}}}" for name in ("Conceited", "BatchEvaluator"))
     asked = (f"agents=[{','.join(players)}]", "games=12", "threads=1", "keep_going=true")
-    for folder, more in (("a", (THOUGHTS,)), ("b", ())):
+    for folder, more in (("a", (EVALUATIONS,)), ("b", ())):
         play(tmp_path / folder, *asked, *more)
     assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
     assert {*rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
-    ends = "SELECT min(value), max(value) FROM thoughts WHERE agent = 'BatchThinker'"
-    assert told(tmp_path / "a", ends).row(0) == (-1.0, 1.0)
+    ends = "SELECT min(value), max(value) FROM evaluations WHERE agent = 'BatchEvaluator'"
+    assert ask(tmp_path / "a", ends).row(0) == (-1.0, 1.0)
 
 
 def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qarena: Qarena) -> None:
     archive, run_id = only_run(copy)
     where = ("--archive", str(copy))
-    learned = ("kind=line_values", "kind.method=thoughts", "kind.passes=1")
+    learned = ("kind=line_values", "kind.method=evaluations", "kind.passes=1")
     with without_pictures():
         built = qarena("policy", "build", *learned, "name=mine", *where)
     assert built.code == 0, built.err
     card = policy_store.find(archive, "mine")
-    values = told(copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM thoughts WHERE value IS NOT NULL")
+    values = ask(copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM evaluations WHERE value IS NOT NULL")
     mask, total, gamma = (1 << 64) - 1, 0, int(GAMMA)
     for game_id, ply, value in values.filter(pl.col("ply") >= 0).iter_rows():
         word = naive.mix((game_id + gamma) & mask) ^ (((ply << 32) ^ (value & mask)) + gamma & mask)
         total = (total + naive.mix(word)) & mask
-    assert card.learned["thoughts"] == {run_id: f"{total:016x}"}
+    assert card.learned["evaluations"] == {run_id: f"{total:016x}"}
     assert qarena("policy", "rebuild", "mine", *where).out.startswith("identical")
 
     def changed_values(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.with_columns(value=pl.when(pl.col("value").abs() < 400_000).then(-7).otherwise("value"))
 
-    rewrite(archive, THOUGHTS_TABLE.name, lambda frame: changed_values(frame).cast(frame.schema), 0, run_id)
+    rewrite(archive, EVALUATIONS_TABLE.name, lambda frame: changed_values(frame).cast(frame.schema), 0, run_id)
     again = qarena("policy", "rebuild", "mine", *where)
     assert again.code == 1
-    assert f"the thoughts of run {run_id} are not what they were" in again.out + again.err
+    assert f"the evaluations of run {run_id} are not what they were" in again.out + again.err
 
 
 def test_no_id_depends_on_it() -> None:
-    assert request(*GAMES, THOUGHTS).spec.run_id == request(*GAMES).spec.run_id
-    assert experiment.build_engine(request(*GAMES).spec).thinks is False
+    assert request(*GAMES, EVALUATIONS).spec.run_id == request(*GAMES).spec.run_id
+    assert experiment.build_engine(request(*GAMES).spec).collects_evaluations is False

@@ -1,0 +1,122 @@
+"""The step of an upgrade from format 2 to format 3, in which what was called thoughts is called evaluations.
+
+Files of the table move to another folder under the same names, and keep their bytes. Records of runs, cards and jobs of
+sweeps get the new word where it is a key or a setting. Commands and conditions stay as they were typed.
+
+Ids of runs and policies stay: they are hashes of a spec, and of a name and its knowledge, and neither has the word. The
+id of a training is a hash of settings that may have it, so it is computed anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from analytics.store.files.backend import Backend
+from analytics.store.records import compute_run_id
+from analytics.tables.upkeep.raw_records import RecordValues, read_record, write_record
+
+OLD_WORD, NEW_WORD = "thoughts", "evaluations"  # folder, table, key and setting
+LINE_VALUES = "analytics.policies.derived.line_values.LineValues"  # the identity of the kind with the setting
+METHOD_IN_LABEL = re.compile(rf"(\bmethod=['\"]?){OLD_WORD}\b")  # in a kind as a label: line_values(method=…)
+
+
+def write_files(backend: Backend, root: PurePath) -> None:
+    """Copy the files of the table to its new folder, and convert the jobs of sweeps, which say no format."""
+    jobs = list(_convert_jobs(backend, root))  # a damaged one is found before anything is written
+    _copy_table_files(backend, root)
+    for path, values in jobs:
+        write_record(backend, path, values)
+
+
+def convert_record(name: str, values: RecordValues) -> RecordValues:
+    """Return the values of a record with the new word; ``name`` is that of its file below the root."""
+    if name.startswith("runs/") and "derived" in values:
+        return values | {"derived": _rename_key(values["derived"])}
+    if name.startswith("policies/"):
+        return values | {"learned": _convert_learning(values["learned"], values["rules"])}
+    return values
+
+
+def remove_files(backend: Backend, root: PurePath) -> None:
+    """Remove the old folder of the table; whatever is only there is copied before."""
+    _copy_table_files(backend, root)
+    for path in backend.list_files_below(root / OLD_WORD):
+        backend.remove(path)
+    backend.remove_empty_folders(root / OLD_WORD)
+
+
+def _copy_table_files(backend: Backend, root: PurePath) -> None:
+    """Copy the files of the table that its new folder lacks."""
+    present = backend.list_files_below(root / NEW_WORD)
+    for path, status in backend.list_files_below(root / OLD_WORD).items():
+        target = root / NEW_WORD / path.relative_to(root / OLD_WORD)
+        if target not in present or present[target].bytes != status.bytes:
+            backend.replace(target, backend.read(path))
+
+
+def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
+    """Yield the jobs of sweeps that have the old word as a setting, with the new word."""
+    for path in sorted(backend.list_files_below(root / "sweeps")):
+        if path.suffix == ".json":
+            values = read_record(backend, path)
+            overrides = {
+                _rename(key, f"archive.{OLD_WORD}", f"archive.{NEW_WORD}"): _convert_override(key, text)
+                for key, text in values["overrides"].items()
+            }
+            if overrides != values["overrides"]:
+                yield path, values | {"overrides": overrides}
+
+
+def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a card says of how its policy was learned, with the new word."""
+    converted = _rename_key(learned) | {"parameters": _convert_settings(learned["parameters"])}
+    if "derivation" in learned:
+        derivation = learned["derivation"]
+        converted["derivation"] = derivation | {"parameters": _convert_settings(derivation["parameters"])}
+    for before, after in zip(_list_id_fields(learned, rules), _list_id_fields(converted, rules), strict=True):
+        if compute_run_id(before) == learned["training"]:
+            return converted | {"training": compute_run_id(after)}
+    return converted  # the training has an id for one code alone, by which nobody can go on with it
+
+
+def _list_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what the id of a training may be a hash of: a derived policy's, and a self-improvement's of any length."""
+    parameters = learned["parameters"]
+    yield {"kind": learned["trainer"], "settings": parameters, "where": learned.get("where")}
+    trainer = {key: value for key, value in parameters.items() if key != "generations"}
+    yield {"trainer": trainer, "rules": dict(rules), "seed": learned["seed"]}
+
+
+def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a kind of policy, or of a trainer that names one, with the new word."""
+    converted = dict(settings)
+    if settings.get("_target_") == LINE_VALUES and settings.get("method") == OLD_WORD:
+        converted["method"] = NEW_WORD
+    if isinstance(settings.get("kind"), str):
+        converted["kind"] = _convert_label(settings["kind"])
+    return converted
+
+
+def _convert_label(kind: str) -> str:
+    """Return a kind of policy as a label, ``line_values(method=…)``, with the new word."""
+    return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
+
+
+def _convert_override(key: str, text: str) -> str:
+    """Return the text of a setting of a job with the new word."""
+    if key == "kind.method":
+        return _rename(text, OLD_WORD, NEW_WORD)
+    return _convert_label(text) if key == "trainer.kind" else text
+
+
+def _rename_key(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with the new word as its key, in the old key's place."""
+    return {_rename(key, OLD_WORD, NEW_WORD): value for key, value in values.items()}
+
+
+def _rename(text: str, old: str, new: str) -> str:
+    """Return ``new`` for ``old``, and any other text as it is."""
+    return new if text == old else text

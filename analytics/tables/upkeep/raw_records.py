@@ -1,0 +1,40 @@
+"""Records of any format as plain JSON values, for the upgrade of an archive.
+
+The classes of records describe the present format only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePath
+from typing import Any
+
+from analytics.store.files.backend import Backend, explain_errors
+from analytics.store.records import CHECKSUM, RESTORE_REMEDY, add_checksum
+from quarto.errors import FailureError
+
+RecordValues = dict[str, Any]  # of a record, without its checksum
+
+
+def read_record(backend: Backend, path: PurePath, version_key: str | None = None) -> RecordValues:
+    """Return the values of a record; with ``version_key`` it has to say its format, an integer, under that key.
+
+    Raises ``FailureError`` for a damaged record, because it must not get a new checksum.
+    """
+    with explain_errors("read", path):
+        content = backend.read(path)
+    try:
+        values: RecordValues = json.loads(content)
+        checksum = values.pop(CHECKSUM)
+        is_sound = checksum == add_checksum(values)[CHECKSUM]
+        is_sound = is_sound and (version_key is None or type(values[version_key]) is int)
+    except (ValueError, KeyError, AttributeError, RecursionError, TypeError):
+        is_sound = False
+    if not is_sound:
+        raise FailureError(f"{path} is damaged: {RESTORE_REMEDY}")
+    return values
+
+
+def write_record(backend: Backend, path: PurePath, values: RecordValues) -> None:
+    """Replace a record by these values, with their checksum. Raises ``OSError``."""
+    backend.replace(path, (json.dumps(add_checksum(values), ensure_ascii=False, indent=1) + "\n").encode())
