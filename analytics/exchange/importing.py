@@ -70,7 +70,7 @@ def import_games(
     for run in [*list_whole_runs(text, rules)]:
         single[run.rows] = False
         heading = _build_heading(text.distinct_tags[text.tags[run.rows[0]]])
-        done.append(ImportedRun(run.record.run_id, heading, len(run.rows), add_whole_run(archive, run)))
+        done.append(ImportedRun(run.record.run_id, heading, len(run.rows), add_missing_games(archive, run)))
     return done + [
         run
         for parts in _group_blocks_by_run(text.select(single))
@@ -311,7 +311,7 @@ def _check_tags(text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rul
             )
 
 
-def add_whole_run(archive: Archive, run: WholeRun) -> int:
+def add_missing_games(archive: Archive, run: WholeRun) -> int:
     """Add to an archive what it lacks of a run; returns how many games that were.
 
     Raises ``RequestError`` if the archive holds other games of the run, or some that other code played.

@@ -20,7 +20,7 @@ from agents.learning.learner import Learner, TrainingGames, update_from_games
 from analytics.questions.selection import find_pair_slice
 from analytics.store.archive import Archive, check_record_format
 from analytics.store.range_files import read_games, read_rows
-from analytics.store.records import RunRecord, run_id_to_number
+from analytics.store.records import RunRecord, run_id_to_stream_key
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.rules import Rules
@@ -67,7 +67,7 @@ class LoggedTraining(NamedTuple):
     def select_games(self, first_pair: int) -> TrainingGames:
         """The games of the pairs from ``first_pair`` on."""
         return TrainingGames(
-            run_id_to_number(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
+            run_id_to_stream_key(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
         )
 
 

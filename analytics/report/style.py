@@ -184,7 +184,7 @@ def render_svg(picture: Picture) -> str:
     else:
         text = _renumber_ids(_render_spec(picture), "")
     symbols = pieces.piece_symbols() if '<use href="#piece-' in text else ""
-    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _render_dark_style() + symbols, text, count=1)
+    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _render_dark_style_element() + symbols, text, count=1)
 
 
 def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", paper: str = "") -> str:
@@ -194,7 +194,7 @@ def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", 
     return f'<svg{attributes} {box} font-family="sans-serif">{paper}{drawing.shapes}</svg>'
 
 
-def _render_dark_style() -> str:
+def _render_dark_style_element() -> str:
     colours = DARK | dict(AGENT_COLOURS) | dict(RESULT_COLOURS.values())
     rules = "".join(
         f'[{name}="{light}"]{{{name}:{dark}}}' for light, dark in colours.items() for name in ("fill", "stroke")
@@ -207,7 +207,7 @@ def render_piece_sheet() -> str:
     drawn = "".join(_render_labelled_piece(piece) for piece in range(PIECES))
     width, height = 4 * _LABELLED_PIECE_SIZE[0], 4 * _LABELLED_PIECE_SIZE[1]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_render_dark_style()}{drawn}</svg>\n'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_render_dark_style_element()}{drawn}</svg>\n'
 
 
 _LABELLED_PIECE_SIZE = (88, 112)  # pixels of a piece with its labels

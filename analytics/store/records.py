@@ -220,7 +220,7 @@ def compute_run_id(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(encode_canonical(spec)).hexdigest()[:12]
 
 
-def run_id_to_number(run_id: str) -> int:
+def run_id_to_stream_key(run_id: str) -> int:
     """The first argument of ``quarto.rng.stream`` for the games of a run, uint64: its id as a number."""
     return cast("int", np.uint64(int(run_id, 16)))
 

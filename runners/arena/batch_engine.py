@@ -90,7 +90,7 @@ class BatchEngine:
     """Plays the pairings of one run.
 
     ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Openings are drawn by ``seed``,
-    all else by ``run``, the run's word (``run_id_to_number``). Unless ``swapped``, only the first game of each pair
+    all else by ``run``, the run's word (``run_id_to_stream_key``). Unless ``swapped``, only the first game of each pair
     is played. Everything that affects the games is given here, so a block depends on its ``PairRange`` alone.
     """
 

@@ -18,7 +18,7 @@ from analytics.store.archive import Archive, check_record_format
 from analytics.store.marker import check_can_be_archive, read_marker_content
 from analytics.store.range_files import write_games
 from analytics.store.ranges import Range, UnitLine, split_into_files
-from analytics.store.records import RunRecord, add_same_games, format_current_time, merge_code, run_id_to_number
+from analytics.store.records import RunRecord, add_same_games, format_current_time, merge_code, run_id_to_stream_key
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.sources import compilation_progress
@@ -182,7 +182,7 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
     archive, spec = experiment.archive, experiment.request.spec
     contribution = Contribution()
     with nullcontext() if spec.is_repeatable else archive.lock_run(spec.run_id):
-        record_run_start(archive, spec, experiment.code, experiment.request.games, command)
+        save_run_start(archive, spec, experiment.code, experiment.request.games, command)
         started = _read_clock()
         try:
             yield contribution
@@ -228,7 +228,7 @@ def build_engine(
         [agent.label for agent in spec.agents],
         spec.pairings,
         spec.seed,
-        run_id_to_number(spec.run_id),
+        run_id_to_stream_key(spec.run_id),
         spec.opening_plies,
         spec.seats == "swapped",
     )
@@ -243,7 +243,7 @@ def count_missing_games(archive: Archive, spec: RunSpec, games: int) -> int:
     )
 
 
-def record_run_start(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
+def save_run_start(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
 
     def update_record(known: RunRecord | None) -> RunRecord | None:

@@ -20,7 +20,7 @@ from analytics.store import sprt_verdicts
 from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.batch import Block
 from runners.arena.batch_engine import Pace, PairRange
-from runners.arena.experiment import Experiment, RangeWriter, record_contribution, record_run_start
+from runners.arena.experiment import Experiment, RangeWriter, record_contribution, save_run_start
 
 OnPairs = Callable[[SequentialTest], None]  # called with the test whenever it has taken more pairs
 
@@ -70,7 +70,7 @@ def execute_test(prepared: SprtExperiment, command: str, stop: threading.Event, 
                 contribution.games += _play_missing_pairs(prepared, trial, stop, watch)
                 trial = prepared.load_trial()
         finally:  # the run's record asks for the games up to the next look; none are missing once the test has ended
-            record_run_start(archive, spec, experiment.code, 2 * trial.horizon, command)
+            save_run_start(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
         sprt_verdicts.write_verdict(archive, SprtVerdict.from_test(experiment.run_id, trial, command))
     return SprtOutcome(experiment, trial, contribution.games, contribution.seconds, stop.is_set())

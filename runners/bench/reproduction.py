@@ -378,7 +378,7 @@ def print_reproduction(reproduction: Reproduction) -> None:
     terminal = console.build_output_console()
     for number, note in enumerate(reproduction.notes, 1):
         terminal.print(f"{number:>2}  {format_note(note)}", markup=False, soft_wrap=not terminal.is_terminal)
-    console.print_line(f"{reproduction.describe_agreement()}.")
+    console.print_line(f"{reproduction.describe_agreement_counts()}.")
 
 
 def _describe_origin(settings: PairingOptions) -> str:

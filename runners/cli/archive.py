@@ -66,7 +66,7 @@ def import_(
 
 
 @archive_group.command("ls")
-@options.add_table_options
+@options.add_output_options
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the runs."""
     from runners.cli.queries import output_runs
@@ -203,7 +203,7 @@ Trainings = Annotated[
 RulesName = Annotated[str | None, options.rules_option("Only games under these rules; needed if there are several.")]
 
 
-@options.add_table_options
+@options.add_output_options
 def sql(
     table: options.Table,
     question: Annotated[
@@ -233,7 +233,7 @@ def sql(
     output_sql_answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
 
 
-@options.add_table_options
+@options.add_output_options
 def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     table: options.Table,
     archive: options.Archive = options.ARCHIVE,
@@ -260,7 +260,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output_ratings(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
 
 
-@options.add_table_options
+@options.add_output_options
 def crosstable(
     table: options.Table,
     archive: options.Archive = options.ARCHIVE,
@@ -280,7 +280,7 @@ def crosstable(
     output_crosstable(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
 
 
-@options.add_table_options
+@options.add_output_options
 def compare(
     table: options.Table,
     runs: Annotated[
@@ -298,7 +298,7 @@ def compare(
     output_run_comparison(archive, runs, table)
 
 
-@options.add_table_options
+@options.add_output_options
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     table: options.Table,
     position: Annotated[

@@ -155,7 +155,7 @@ def check_output_files(force: bool, *files: Path | None) -> None:
         check_output(file, force)
 
 
-def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
+def add_output_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the options that say how its table is printed or written, in place of its parameter ``table``.
 
     They are checked before anything is done.

@@ -27,7 +27,7 @@ def train(launch: options.Launch, arguments: options.Overrides = None) -> None:
 
 
 @policy_group.command("ls")
-@options.add_table_options
+@options.add_output_options
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the policies."""
     from runners.learning.policies.output import output_policies
@@ -223,7 +223,7 @@ def make(
 
 @benchmark_group.command("score")
 @options.add_config_dir_option
-@options.add_table_options
+@options.add_output_options
 def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     table: options.Table,
     names: Annotated[

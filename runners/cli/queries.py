@@ -111,7 +111,7 @@ def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
     if limits.seconds is None:
         yield
         return
-    timer = threading.Timer(limits.seconds + GRACE_SECONDS, _exit_at_time_limit, [limits])
+    timer = threading.Timer(limits.seconds + GRACE_SECONDS, _clean_up_and_exit_late, [limits])
     timer.daemon = True
     timer.start()
     try:
@@ -120,7 +120,7 @@ def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
         timer.cancel()
 
 
-def _exit_at_time_limit(limits: QueryLimits) -> None:
+def _clean_up_and_exit_late(limits: QueryLimits) -> None:
     late = limits.build_timeout_error()
     for folder in ScratchFolder.folders:
         shutil.rmtree(folder, ignore_errors=True)

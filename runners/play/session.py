@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from analytics.store.game_tables import build_game
 from analytics.store.range_files import write_games
 from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
-from analytics.store.records import LABEL, run_id_to_number
+from analytics.store.records import LABEL, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
@@ -30,7 +30,7 @@ from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_word
 from quarto.rules import Rules
 from runners.arena.code_fingerprints import build_code_record, describe_differences
-from runners.arena.experiment import record_run_end, record_run_start
+from runners.arena.experiment import record_run_end, save_run_start
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
 from runners.play.game import Game, NextDecision
@@ -190,7 +190,7 @@ class Logbook:
         other = known is not None and describe_differences(known, self._code)
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
-    def find_next_number(self) -> int:
+    def find_first_free_number(self) -> int:
         """The first number that is free in the run and in those of games with help: its random stream is unused."""
         runs = (self.build_aided_spec(aids).run_id for aids in AID_COMBINATIONS)
         held = merge_ranges(
@@ -215,8 +215,8 @@ class Logbook:
             with self._archive.lock_run(self.spec.run_id, LOCK_SECONDS):  # runs with help share its numbers
                 runs = (self.build_aided_spec(used).run_id for used in AID_COMBINATIONS)
                 if any(self._archive.list_effective_ranges(run_id).find_range(number) is not None for run_id in runs):
-                    number = self.find_next_number()
-                record_run_start(self._archive, spec, self._code, number + 1, self._command)
+                    number = self.find_first_free_number()
+                save_run_start(self._archive, spec, self._code, number + 1, self._command)
                 span, block = (number, number + 1), build_block(game, number)
                 write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, span, [block])
         finally:
@@ -255,11 +255,11 @@ def prepare_game(
     that no game has had yet.
     """
     agent, guarded = player
-    word = run_id_to_number(spec.run_id)
+    word = run_id_to_stream_key(spec.run_id)
     if archive is None:
         return PreparedGame(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
     logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
-    following = logbook.find_next_number()
+    following = logbook.find_first_free_number()
     chosen = following if number is None else number
     if chosen > following:
         raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")

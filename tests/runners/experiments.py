@@ -46,7 +46,7 @@ class Sleepy:
 def draw_the_same_words(patch: pytest.MonkeyPatch) -> None:
     """Let different runs draw the words of one run, so that their games can be compared."""
     for module in ("arena.experiment", "learning.training.online"):
-        patch.setattr(f"runners.{module}.run_id_to_number", lambda _run_id: np.uint64(7))
+        patch.setattr(f"runners.{module}.run_id_to_stream_key", lambda _run_id: np.uint64(7))
 
 
 def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:

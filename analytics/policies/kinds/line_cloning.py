@@ -44,7 +44,7 @@ from analytics.policies.kinds.line_fit import (
 )
 from analytics.policies.kinds.line_sweep import compute_game_words, is_held_out, replay_board
 from analytics.store.game_tables import RangeGames
-from analytics.store.records import run_id_to_number
+from analytics.store.records import run_id_to_stream_key
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inline_function, int64, kernel, uint64
@@ -253,7 +253,7 @@ def learn_from_turns(
         for record, found in dataset.read_blocks():
             seats = find_agent_seats(agent, record, found.game_id)
             met |= bool(seats.any())
-            drawn = compute_game_words(run_id_to_number(record.run_id), found.game_id, plan.seed)
+            drawn = compute_game_words(run_id_to_stream_key(record.run_id), found.game_id, plan.seed)
             for first in range(0, len(seats), BLOCK_GAMES):
                 span = slice(first, first + BLOCK_GAMES)
                 block = found.select_contiguous(span), seats[span], drawn[span]

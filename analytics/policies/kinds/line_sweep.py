@@ -42,7 +42,7 @@ from analytics.policies.kinds.line_fit import (
     round_weights,
 )
 from analytics.store.game_tables import select_games
-from analytics.store.records import run_id_to_number
+from analytics.store.records import run_id_to_stream_key
 from quarto.batch import Games
 from quarto.bits import piece_to_lanes, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
@@ -131,7 +131,7 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
     limit = np.uint64(min(MAX_GAMES / dataset.size, 1.0) * MAX_WORD)
     words, parts = [], []
     for record, part in dataset.read_blocks():
-        drawn = compute_game_words(run_id_to_number(record.run_id), part.game_id, seed)
+        drawn = compute_game_words(run_id_to_stream_key(record.run_id), part.game_id, seed)
         rows = np.flatnonzero(drawn <= limit)
         words.append(drawn[rows])
         parts.append(select_games(part.games, rows))
@@ -145,7 +145,7 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 def compute_game_words(run: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """A random word for each game of a run, the same whatever else was chosen: [G] uint64.
 
-    ``run`` is the run's number by ``run_id_to_number``.
+    ``run`` is the run's number by ``run_id_to_stream_key``.
     """
     words = np.empty(game_id.shape[0], np.uint64)
     for i in range(game_id.shape[0]):

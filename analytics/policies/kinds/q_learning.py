@@ -17,7 +17,7 @@ from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
 from analytics.policies.kinds.dataset import Dataset, check_agent_played, find_agent_seats
 from analytics.policies.relearning import LearnerState
-from analytics.store.records import run_id_to_number
+from analytics.store.records import run_id_to_stream_key
 from quarto.batch import GAME_BITS, Games
 from quarto.jit import int64, kernel
 from quarto.rng import stream
@@ -64,7 +64,7 @@ def replay_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) ->
     state = LearnerState(learner, dataset.rules)
     update, rules = learner.load_update(), dataset.rules.tables
     for record, first, end in dataset.list_run_spans():
-        view, run = 2 * first, run_id_to_number(record.run_id)
+        view, run = 2 * first, run_id_to_stream_key(record.run_id)
         while view < 2 * end:
             agent, span = state.player.agent, (view, 2 * end)
             view, room = learn_from_views(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)

@@ -237,7 +237,7 @@ class Connection:
         if file is None:
             return views.genome_table_sql(card.parameters)
         path = self.locate_file(file.path)
-        rows = pl.scan_parquet(str(path), glob=False, **self._files.archive.backend.polars_options)
+        rows = pl.scan_parquet(str(path), glob=False, **self._files.archive.backend.polars_arguments)
         return views.policy_table_sql(path, rows.collect_schema())
 
     def find_failure(self, complaint: str) -> FailureError | None:

@@ -283,7 +283,7 @@ class OpenArchive:
             hive_partitioning=False,  # it would read folders above the archive as columns
             glob=False,
             include_file_paths="path",
-            **self.archive.backend.polars_options,
+            **self.archive.backend.polars_arguments,
         )
         condition = found[0].condition
         return rows.filter(pl.sql_expr(condition)) if condition else rows

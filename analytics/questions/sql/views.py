@@ -53,18 +53,18 @@ def _to_sql_types(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
 
 def _load_view_columns() -> dict[str, dict[str, str]]:
     columns = {table: _to_sql_types(schema) for table, schema in TABLE_SCHEMAS.items()}
-    for row in _read_column_descriptions():
+    for row in _read_column_rows():
         columns.setdefault(row["view"], {}).setdefault(row["column"], row["type"])
     return columns
 
 
-def _read_column_descriptions() -> Iterator[dict[str, str]]:
+def _read_column_rows() -> Iterator[dict[str, str]]:
     return csv.DictReader((files("analytics.questions.sql") / "views.csv").read_text(encoding="utf-8").splitlines())
 
 
 def find_column_meanings(view: str) -> dict[str, tuple[str, str]]:
     """The meaning and the unit of each column of a view; empty: none is given."""
-    return {row["column"]: (row["meaning"], row["unit"]) for row in _read_column_descriptions() if row["view"] == view}
+    return {row["column"]: (row["meaning"], row["unit"]) for row in _read_column_rows() if row["view"] == view}
 
 
 RECORD_COLUMNS = ("rules", "opening_number", "game_number")  # columns of games that are in no file

@@ -108,7 +108,7 @@ class Reproduction:
         """The numbers of the notes on a comparison."""
         return [1 + self.notes.index(note) for note in comparison.notes]
 
-    def describe_agreement(self) -> str:
+    def describe_agreement_counts(self) -> str:
         """The number of figures that agree, in a sentence."""
         compared = [each for each in self.comparisons if each.text or each.code]
         text = sum(each.text is not None and each.text.agrees for each in compared)
@@ -138,7 +138,7 @@ def _format_verdict(one: MeasuredRate | None) -> str:
 
 def render_markdown(reproduction: Reproduction, made: str) -> str:
     """All comparisons as a Markdown document; ``made`` says by which command."""
-    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.describe_agreement()}."]
+    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.describe_agreement_counts()}."]
     for study, comparisons in reproduction.studies:
         table = Table("", [*reproduction.build_columns(comparisons).values()]).markdown
         parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
@@ -199,7 +199,7 @@ def render_page(reproduction: Reproduction, made: str, plots: Mapping[str, str])
         title="Published figures and ours",
         made=made,
         legend=LEGEND,
-        summary=reproduction.describe_agreement(),
+        summary=reproduction.describe_agreement_counts(),
         studies=[
             {
                 "title": f"Study {study.study}: {study.title}",

@@ -281,7 +281,7 @@ class Backend(ABC):
         return path
 
     @property
-    def polars_options(self) -> dict[str, Any]:
+    def polars_arguments(self) -> dict[str, Any]:
         """The arguments of ``pl.scan_parquet`` with which Polars reads files."""
         return {}
 
@@ -339,7 +339,7 @@ class StoreOptions:
         seconds = min(FIRST_PATIENCE_SECONDS, self.patience) if is_first else self.patience
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
-    def polars_options(self) -> dict[str, Any]:
+    def polars_arguments(self) -> dict[str, Any]:
         """The arguments that Polars' own reader needs; it reads the rest from the environment.
 
         Without ``credential_provider=None`` Polars asks Google's and Amazon's libraries for credentials where these are

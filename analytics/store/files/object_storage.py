@@ -359,8 +359,8 @@ class ObjectBackend(Backend):
     # Other readers.
 
     @property
-    def polars_options(self) -> dict[str, Any]:
-        return self.settings.polars_options()
+    def polars_arguments(self) -> dict[str, Any]:
+        return self.settings.polars_arguments()
 
 
 def request_at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:

@@ -28,12 +28,12 @@ from analytics.store.parquet.metadata import (
     TRUE,
     Field,
     binary_field,
+    build_list_field,
     encode_fields,
     encode_struct,
     encode_zigzag,
     i32_field,
     i64_field,
-    list_field,
     struct_field,
 )
 from analytics.store.parquet.packing import (
@@ -121,7 +121,7 @@ class ParquetBuilder:
             self._content += chunk.content
             described.append(_encode_column_chunk(name, storage.physical, chunk, rows, offset, len(self._content)))
         group = [
-            list_field(1, STRUCT, described),
+            build_list_field(1, STRUCT, described),
             i64_field(2, len(self._content) - start),
             i64_field(3, rows),
             i64_field(5, start),
@@ -150,7 +150,7 @@ def encode_parquet(
     )
     room = allocate_buffer(0)
     for group in groups:
-        if len(room) < count_buffer_bytes(len(group)):
+        if len(room) < bound_column_bytes(len(group)):
             room = allocate_buffer(len(group))
         chunks = (
             encode_labels(group[name].to_physical().to_numpy().astype(np.int32), known[name], room)
@@ -162,14 +162,14 @@ def encode_parquet(
     return file.finish()
 
 
-def count_buffer_bytes(rows: int) -> int:
+def bound_column_bytes(rows: int) -> int:
     """The most bytes that packing a column of so many rows needs."""
     return 9 * rows + 2048
 
 
 def allocate_buffer(rows: int, columns: int = 1) -> NDArray[np.uint8]:
     """Room in which columns of a row group of at most so many rows are packed."""
-    return np.empty(columns * count_buffer_bytes(rows), np.uint8)
+    return np.empty(columns * bound_column_bytes(rows), np.uint8)
 
 
 def allocate_facts(columns: int = 1) -> ColumnFacts:
@@ -281,8 +281,8 @@ def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int
 @functools.lru_cache(maxsize=256)
 def _encode_column_metadata(name: str, physical: int, encodings: tuple[int, ...]) -> bytes:
     """The first four fields of a ``ColumnMetaData``."""
-    listed = list_field(2, I32, [encode_zigzag(encoding) for encoding in encodings])
-    path = list_field(3, BINARY, [binary_field(0, name.encode())[2]])
+    listed = build_list_field(2, I32, [encode_zigzag(encoding) for encoding in encodings])
+    path = build_list_field(3, BINARY, [binary_field(0, name.encode())[2]])
     return encode_fields([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])
 
 
@@ -306,9 +306,11 @@ def _encode_footer(
         elements.append(encode_struct([*fields, logical]))
     # Readers may use the least and largest values only if the order of each column is stated: here that of its type.
     orders = [encode_struct([struct_field(1, [])]) for _ in columns]
-    table = list_field(2, STRUCT, elements), i64_field(3, rows), list_field(4, STRUCT, groups)
+    table = build_list_field(2, STRUCT, elements), i64_field(3, rows), build_list_field(4, STRUCT, groups)
     texts = [
         encode_struct([binary_field(1, key.encode()), binary_field(2, text.encode())]) for key, text in metadata.items()
     ]
-    added = [list_field(5, STRUCT, texts)] if texts else []
-    return encode_struct([i32_field(1, 2), *table, *added, binary_field(6, CREATED_BY), list_field(7, STRUCT, orders)])
+    added = [build_list_field(5, STRUCT, texts)] if texts else []
+    return encode_struct(
+        [i32_field(1, 2), *table, *added, binary_field(6, CREATED_BY), build_list_field(7, STRUCT, orders)]
+    )

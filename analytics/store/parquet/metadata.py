@@ -80,7 +80,7 @@ def struct_field(identifier: int, fields: Iterable[Field]) -> Field:
     return identifier, STRUCT, encode_struct(fields)
 
 
-def list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
+def build_list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
     """A list of values of one type as a field."""
     head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + encode_varint(len(values))
     return identifier, LIST, head + b"".join(values)

@@ -79,7 +79,9 @@ def can_mover_achieve(board: Position, gift: int, question: int, rules: Any, sea
 
 
 @function_value(MOVER_QUESTION_SIGNATURE)
-def _can_chooser_achieve(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+def _can_choosing_mover_achieve(
+    lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any
+) -> int:
     """Under rules where the mover chooses the piece: whether the mover can win or at least draw."""
     if available == 0:
         return int64(question == DRAW)
@@ -96,7 +98,7 @@ def _can_chooser_achieve(lanes: int, occupied: int, available: int, question: in
     return answer
 
 
-can_chooser_achieve = to_external_kernel(_can_chooser_achieve)
+can_chooser_achieve = to_external_kernel(_can_choosing_mover_achieve)
 
 
 @inline_function

@@ -218,7 +218,7 @@ def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOp
     if without:
         yield from (f"run {run_id} of {source.root} has no record: restore it" for source, run_id in without)
         return
-    for held in _group_holders([*sources, target]):
+    for held in _group_records_by_run([*sources, target]):
         yield from _list_run_conflicts(held, target, options)
     archives = [target, *sources]
     yield from _list_record_conflicts(archives, _list_job_contents, "rename the folder of one")
@@ -226,7 +226,7 @@ def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOp
     yield from _list_policy_conflicts(sources, target, options)
 
 
-def _group_holders(archives: Sequence[Archive]) -> Iterator[list[_RunHolder]]:
+def _group_records_by_run(archives: Sequence[Archive]) -> Iterator[list[_RunHolder]]:
     """The holders of each run, in an order that does not depend on that of the archives."""
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:

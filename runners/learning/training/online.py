@@ -16,7 +16,7 @@ from agents.base.parameters import check_integer
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames
 from analytics.policies.relearning import LearnerState, compute_learning_curve, read_pairs
-from analytics.store.records import LABEL, SEATS, run_id_to_number
+from analytics.store.records import LABEL, SEATS, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
@@ -231,5 +231,5 @@ class _OnlineTraining:
     def _select_games(self, first_pair: int) -> TrainingGames:
         spec = self._spec
         return TrainingGames(
-            run_id_to_number(spec.run_id), first_pair, spec.games_per_pair, spec.pairings[0].index(LEARNER)
+            run_id_to_stream_key(spec.run_id), first_pair, spec.games_per_pair, spec.pairings[0].index(LEARNER)
         )

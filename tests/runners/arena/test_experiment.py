@@ -263,7 +263,7 @@ def upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def begun(upgraded: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same, but the code plays other games now."""
-    monkeypatch.setattr(experiment, "run_id_to_number", lambda _run_id: np.uint64(8))
+    monkeypatch.setattr(experiment, "run_id_to_stream_key", lambda _run_id: np.uint64(8))
     return upgraded
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
 from agents.base.agent import Agent
-from analytics.store.records import run_id_to_number
+from analytics.store.records import run_id_to_stream_key
 from quarto.notation import format_cell, format_piece
 from quarto.rules import Rules
 from runners.config.agents import agent_from_label
@@ -88,7 +88,7 @@ def typed_ahead(
     rules: Rules, seat: int, agent: str, seed: int, number: int = 0, name: str | None = None
 ) -> tuple[list[str], Game]:
     """The lines of a whole game that ``qarena play`` logs, and the game that they lead to."""
-    run = run_id_to_number(build_run_spec(rules, name or find_login_name(), named(agent), seat, seed).run_id)
+    run = run_id_to_stream_key(build_run_spec(rules, name or find_login_name(), named(agent), seat, seed).run_id)
     held, screen = session(rules, seat, agent, run, number), Notes(random.Random(seed + number))
     assert Dialogue(held, screen).run()
     return screen.typed, held.game

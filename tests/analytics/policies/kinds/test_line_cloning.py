@@ -19,7 +19,7 @@ from analytics.policies.kinds.line_fit import build_stage_fit
 from analytics.policies.kinds.line_sweep import compute_game_words
 from analytics.policies.kinds.line_values import LineValuesKind
 from analytics.store.policy_store import compute_knowledge_digest
-from analytics.store.records import run_id_to_number
+from analytics.store.records import run_id_to_stream_key
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
@@ -46,7 +46,7 @@ def dataset() -> Dataset:
 def parts(dataset: Dataset) -> tuple[CloningBlock, CloningBlock]:
     """The games that are learned from, and those held out."""
     ((run, found),) = dataset.read_blocks()
-    words = compute_game_words(run_id_to_number(run.run_id), found.game_id, 0)
+    words = compute_game_words(run_id_to_stream_key(run.run_id), found.game_id, 0)
     seats = np.full(len(words), BOTH_SEATS, np.int8)
     learning, measuring = (select_cloning_block(found, seats, words, held_out) for held_out in (False, True))
     return learning, measuring

@@ -125,8 +125,8 @@ def test_columns_that_say_nothing_are_left_out(reproduction: Reproduction) -> No
 
 def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
     said = "1 of 2 published figures agree with ours by the text, 1 by the text or by the code"
-    assert reproduction.describe_agreement() == f"{said}; 1 have not been played yet"
-    assert Reproduction(reproduction.comparisons[:2]).describe_agreement() == said
+    assert reproduction.describe_agreement_counts() == f"{said}; 1 have not been played yet"
+    assert Reproduction(reproduction.comparisons[:2]).describe_agreement_counts() == said
     away = figure("90")
     agreeing_by_code = comparison(replace(figure("40"), figure="A03"), code=True)
     far = replace(agreeing_by_code, text=comparison(away).text)
@@ -134,7 +134,7 @@ def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
     assert not far.text.agrees
     assert (
         Reproduction((far,))
-        .describe_agreement()
+        .describe_agreement_counts()
         .startswith("0 of 1 published figures agree with ours by the text, 1 by")
     )
 

@@ -77,13 +77,13 @@ def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) 
     assert (found.endpoint, found.allow_http) == ("", False)
     assert "allow_http" not in found.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
-    assert StoreOptions.from_environment("s3").polars_options()["storage_options"] == {
+    assert StoreOptions.from_environment("s3").polars_arguments()["storage_options"] == {
         "aws_endpoint_url": "https://minio.example:9000"
     }
     assert StoreOptions.from_environment("gs").endpoint == ""
     settings.setenv("GOOGLE_BASE_URL", "https://google.example")
     assert StoreOptions.from_environment("gs").endpoint == "https://google.example"
-    assert StoreOptions.from_environment("gs").polars_options()["storage_options"] == {}  # Polars reads it by itself
+    assert StoreOptions.from_environment("gs").polars_arguments()["storage_options"] == {}  # Polars reads it by itself
 
 
 def test_this_machine_may_be_reached_by_http_and_another_one_only_when_that_is_said(
@@ -101,7 +101,7 @@ def test_this_machine_may_be_reached_by_http_and_another_one_only_when_that_is_s
         StoreOptions.from_environment("s3")
     assert "word" not in str(caught.value)
     settings.setenv("AWS_ALLOW_HTTP", "true")
-    assert StoreOptions.from_environment("s3").polars_options()["storage_options"]["aws_allow_http"] == "true"
+    assert StoreOptions.from_environment("s3").polars_arguments()["storage_options"]["aws_allow_http"] == "true"
     assert "word" not in repr(StoreOptions.from_environment("s3"))
 
     settings.setenv("GOOGLE_BASE_URL", "http://google.example")
