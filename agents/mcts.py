@@ -20,9 +20,9 @@ from agents.search.tree import (
     OPEN,
     WON,
     Tree,
-    add_child,
     add_node,
     best_child,
+    expand_node,
     find_kept_reply,
     keep_tree,
     kept_tree_words,
@@ -184,7 +184,7 @@ def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
         while nodes[here].visits > 0 and nodes[here].came_to == NOT_OVER:
             childless = nodes[here].made == 0
             if childless or nodes[here].unmade != NO_MOVE:
-                here, state, size, index = add_child(
+                here, state, size, index = expand_node(
                     grown, here, size, state, (seed, index, faithful), safe_gifts, rules
                 )
                 expanded = childless

@@ -90,7 +90,9 @@ def add_node(nodes: Any, number: int, move: int, came_to: int) -> None:
 
 
 @inline_function
-def add_child(grown: Tree, parent: int, size: int, position: Position, drawn: Any, safe_gifts: bool, rules: Any) -> Any:
+def expand_node(
+    grown: Tree, parent: int, size: int, position: Position, drawn: Any, safe_gifts: bool, rules: Any
+) -> Any:
     """Make the parent's next child; returns its number, the position there, the new ``size`` and the next index.
 
     ``drawn`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.

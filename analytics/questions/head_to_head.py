@@ -111,7 +111,7 @@ def compute_head_to_head(opened: OpenArchive, choice: GameFilter = ALL_GAMES) ->
     )
     found = {key: result for key, result in found.items() if choice.can_match_agents((result.first, result.second))}
     named, names = replace_labels(found, chosen)
-    shared = find_shared_openings(opened, choice.where, chosen, named)
+    shared = count_results_by_shared_openings(opened, choice.where, chosen, named)
     merged = merge_results(named.values(), shared)
     notes = [
         *names.notes,
@@ -160,7 +160,7 @@ def _select_runs_with_games(opened: OpenArchive, choice: GameFilter) -> list[Run
     return [record for record in records if choice.rules in (None, record.rules.name)]
 
 
-def find_shared_openings(
+def count_results_by_shared_openings(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], found: ResultsByPairing
 ) -> SharedOpenings | None:
     """The pairs of the results ``found`` that share openings with another result; None if there are none."""

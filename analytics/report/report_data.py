@@ -13,7 +13,7 @@ from analytics.questions.cookbook import read_restricted_query
 from analytics.questions.head_to_head import (
     ResultsByPairing,
     count_game_results,
-    find_shared_openings,
+    count_results_by_shared_openings,
     load_tally_results,
     merge_results,
     replace_labels,
@@ -93,7 +93,7 @@ class ReportData:
     def shared_openings(self) -> SharedOpenings | None:
         """The pairs of pairings that played the same openings, which intervals count as one unit."""
         where = None if self.selection.has_only_whole_runs else self.selection.where
-        return find_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
+        return count_results_by_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
     @cached_property
     def results(self) -> tuple[PairingResult, ...]:

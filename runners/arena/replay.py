@@ -93,7 +93,7 @@ def replay_run(
         progress.start(line.count_games(each[:2] for each in ranges))
     with silence_forfeit_log():
         for stored in ranges:
-            sums = _replay_range(engine, line, stored, pace, threads, stop, progress)
+            sums = _compute_replay_fingerprints(engine, line, stored, pace, threads, stop, progress)
             games = line.games_a_pair * sum(pair_range.pairs for pair_range in sums)
             is_whole = games == line.count_games([stored[:2]])
             if not is_whole or sum(sums.values()) % MODULUS != stored.fingerprint:
@@ -104,7 +104,7 @@ def replay_run(
     return Replay(compared, line.pairings)
 
 
-def _replay_range(
+def _compute_replay_fingerprints(
     engine: BatchEngine,
     line: UnitLine,
     stored: StoredRange,

@@ -27,7 +27,7 @@ from runners.config.labels import (
     check_size,
     format_quoting_advice,
     quote,
-    quote_foreign_words,
+    quote_non_ascii_words,
     split_parameters,
 )
 from runners.config.sweep_values import keep_first_value, parse_overrides
@@ -104,7 +104,7 @@ def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> l
     chosen = []
     for seat, label in zip("ab", labels, strict=True):
         name, _, parameters = label.partition("(")
-        chosen.append(f"agent@{seat}={quote_foreign_words(name)}")
+        chosen.append(f"agent@{seat}={quote_non_ascii_words(name)}")
         chosen += [f"{seat}.{expand_override(part)}" for part in split_parameters(parameters.removesuffix(")"))]
     return chosen
 
@@ -118,10 +118,10 @@ def expand_override(override: str) -> str:
     if value.startswith("~") and "," not in value:
         return key + equals + quote(str(expand_home(value)))
     if "'" in value or '"' in value or key.rpartition(".")[2] in TEXT_KEYS:
-        return key + equals + quote_foreign_words(value)
+        return key + equals + quote_non_ascii_words(value)
     value = EXPONENT_NUMBER.sub(_expand_exponent, value)
     is_label = value.endswith(")") and LABEL_PATTERN.fullmatch(value) and not HYDRA_FUNCTION.match(value)
-    return key + equals + (quote(value) if is_label else quote_foreign_words(value))
+    return key + equals + (quote(value) if is_label else quote_non_ascii_words(value))
 
 
 def _expand_exponent(found: re.Match[str]) -> str:

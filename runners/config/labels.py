@@ -89,7 +89,7 @@ def quote(text: str) -> str:
     return QuotedString(re.sub(r"(?<!\\)(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()
 
 
-def quote_foreign_words(value: str) -> str:
+def quote_non_ascii_words(value: str) -> str:
     """Put the words of a value in quotes that have letters outside ASCII, which Hydra's grammar lacks."""
     if value.isascii() or "${" in value:
         return value
@@ -134,7 +134,7 @@ def parse_value(what: str, setting: str) -> Any:
         except ValueError:
             pass  # most lists that are typed are no JSON, [a,b]
     try:  # the key may have letters that Hydra's grammar lacks
-        parsed = OverridesParser.create().parse_override(f"value={quote_foreign_words(text)}")
+        parsed = OverridesParser.create().parse_override(f"value={quote_non_ascii_words(text)}")
     except HydraException as error:
         reason = " ".join(str(error).split()).partition(" See https")[0]
         advice = f"; {format_quoting_advice(setting, in_shell=False)}" if "=" in text else ""

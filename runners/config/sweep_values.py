@@ -18,7 +18,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, OverrideTy
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import RequestError
-from runners.config.labels import quote_foreign_words
+from runners.config.labels import quote_non_ascii_words
 
 MAX_CHECKED_TEXTS = 40  # values of a key, numbers excepted, that are checked before the first job: 10 ms each
 
@@ -54,7 +54,7 @@ def list_values(override: Override) -> list[str]:
 
 def _format_values(override: Override) -> Iterator[str]:
     """The values of a sweep as texts; names of options from ``glob`` may have letters that Hydra's grammar lacks."""
-    return map(quote_foreign_words, override.sweep_string_iterator())
+    return map(quote_non_ascii_words, override.sweep_string_iterator())
 
 
 def compose_other_configs(config: str, first: DictConfig, given: Sequence[Override]) -> Iterator[DictConfig]:
@@ -89,7 +89,7 @@ def _select_values_to_check(values: Iterable[Any], every: bool) -> list[str]:
         if type(value) in numbers and not isnan(value):
             numbers[type(value)].append(value)
         else:
-            others[quote_foreign_words(Transformer.str(value))] = None
+            others[quote_non_ascii_words(Transformer.str(value))] = None
     extremes = [extreme for some in numbers.values() if some for extreme in (min(some), max(some))]
     return [*([*others] if every else [*others][:MAX_CHECKED_TEXTS]), *dict.fromkeys(map(str, extremes))]
 

@@ -52,7 +52,7 @@ def pack_small(
     """
     narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
     least, largest, runs = _find_bounds_and_runs(narrow) if size == 1 else _find_bounds_and_runs(wide)
-    room, rows, width = out[start:], values.shape[0] // size, _count_bits(np.uint64(largest - least))
+    room, rows, width = out[start:], values.shape[0] // size, _bit_length(np.uint64(largest - least))
     encoding = RLE_DICTIONARY
     if largest - least >= widest:
         encoding, used = PLAIN, int(values.shape[0])
@@ -108,7 +108,7 @@ def _put_zigzag(out: Any, at: int, number: Any) -> int:
 
 
 @inline_function
-def _count_bits(number: Any) -> int:
+def _bit_length(number: Any) -> int:
     """The number of bits that an unsigned (uint64) number needs."""
     width = 0
     while number != np.uint64(0):
@@ -231,7 +231,7 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
         at += BLOCK // MINIBLOCK
         for part in range(BLOCK // MINIBLOCK):
             numbers = above[part * MINIBLOCK : (part + 1) * MINIBLOCK]
-            width = _count_bits(_unite_bits(numbers))
+            width = _bit_length(_unite_bits(numbers))
             out[widths + part] = width
             if width <= 8:
                 _pack_narrow(numbers, width, out, at)

@@ -134,7 +134,7 @@ def _give_piece(env: Any, piece: int) -> None:
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
-def _play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
+def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
     """Draw the imposed plies of a new game and play them; returns how many."""
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
@@ -207,7 +207,7 @@ def step_all(
         if env.over:
             waits = _begin_game(env, options.seat, first) != 0
             if openings.shape[1]:
-                _play_opening(envs, int64(i), openings, rules)
+                _draw_and_play_opening(envs, int64(i), openings, rules)
         elif options.turns:
             waits = _apply_turn(envs, int64(i), int64(actions[i]), rules) != 0
         else:

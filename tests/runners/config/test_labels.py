@@ -19,7 +19,7 @@ from runners.config.labels import (
     check_size,
     parse_value,
     quote,
-    quote_foreign_words,
+    quote_non_ascii_words,
     split_label,
     split_parameters,
 )
@@ -89,7 +89,7 @@ def test_a_text_in_quotes_is_that_text(text: str) -> None:
     ],
 )
 def test_words_outside_ascii_are_words(value: str, expected: object) -> None:
-    read = OverridesParser.create().parse_override(f"a={quote_foreign_words(value)}")
+    read = OverridesParser.create().parse_override(f"a={quote_non_ascii_words(value)}")
     assert read.value() == expected
     assert parse_value("agent", f"a={value}") == expected
 
