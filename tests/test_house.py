@@ -198,3 +198,24 @@ def test_an_installed_wheel_does_the_main_things_in_a_folder_of_its_own(wheel: P
         )
         assert done.returncode == 0, (command, done.stderr)
         assert expected in done.stdout + done.stderr, (command, done.stdout)
+
+
+# Names that are no verb phrase although they are the whole name of a function: what a participle does is hidden.
+PARTICIPLE = re.compile(
+    r"_*(?:[a-z]{3,}ed|made|found|told|said|shown|known|held|kept|left|sent|drawn|given|taken|chosen)"
+)
+OF_OTHERS = {"modified"}  # an interface of fsspec
+
+
+def test_functions_are_named_by_verbs_and_each_class_name_stands_for_one_thing() -> None:
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8")) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    ]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    acting = {
+        node.name for node in functions if not any("property" in ast.unparse(each) for each in node.decorator_list)
+    }
+    assert {name for name in acting if PARTICIPLE.fullmatch(name)} <= OF_OTHERS
+    classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    assert sorted(name for name in {*classes} if classes.count(name) > 1) == []
