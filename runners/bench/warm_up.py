@@ -114,7 +114,7 @@ def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
 def play_python_agents(root: Path) -> None:
     """Play agents in Python, so that what positions tell them is compiled."""
     agents = tuple(
-        AgentSpec(interface, f"runners.authoring.templates.{interface}.Template", {}, trusted=True)
+        AgentSpec(interface, f"runners.authoring.templates.{interface}.{interface.title()}Template", {}, trusted=True)
         for interface in ("choose", "play")
     )
     play_games(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
