@@ -16,6 +16,7 @@ import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import format_game_name, format_pace, opening_columns, text_column
+from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
     OpeningsResult,
@@ -28,7 +29,8 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.syntax import combine_conditions
 from analytics.questions.sql.views import run_condition_sql
-from analytics.report.page import build_subject_sections, render_report, render_sections_page, render_sections_svg
+from analytics.report.page import build_subject_sections, render_report
+from analytics.report.result import render_results_page, render_results_svg
 from analytics.store.archive import Archive, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
@@ -41,7 +43,7 @@ from runners.hosting.interruption import exit_code, exit_with_message, stop_on_s
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import STREAMED_FORMATS, output_batches, output_frame, print_first_rows
+from runners.terminal.tables import output_batches, output_frame, print_first_rows
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 
@@ -216,7 +218,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
 
 
-SECTION_RENDERERS = {".html": render_sections_page, ".svg": render_sections_svg}
+SECTION_RENDERERS = {".html": render_results_page, ".svg": render_results_svg}
 
 
 def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:
