@@ -39,7 +39,7 @@ class Result:
 
     Examples:
         >>> import analytics
-        >>> result = analytics.open_archive("data/sample").ratings()
+        >>> result = analytics.open_archive("data/sample").ratings(rules="classic")
         >>> result.frame.columns[:5]
         ['rank', 'agent', 'elo', 'low', 'high']
 
@@ -49,6 +49,7 @@ class Result:
     table: Table | None = None
     figures: Sequence[Figure] = ()
     numbers: Table | None = None  # the figures' values, or a second table: shown on request in pages
+    others: Sequence[Table] = ()  # more tables
     side_by_side: bool = False  # figures and table side by side
     missing: str = ""
     legend: Sequence[str] = ()  # of the figures: results, and "random play"
@@ -65,7 +66,7 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """Its tables with rows."""
-        return [each for each in (self.table, self.numbers) if each is not None and each.rows]
+        return [each for each in (self.table, *self.others, self.numbers) if each is not None and each.rows]
 
     def __str__(self) -> str:
         """Render the tables and the note as the terminal shows them; at full width where there is no terminal."""

@@ -69,7 +69,7 @@ def _(alt, archive):
 def _(archive):
     # The same in Polars: each view is a lazy frame.
     corners = [0, 3, 12, 15]
-    first = archive.plies().filter(ply=0).group_by("cell").len().sort("cell").collect()
+    first = archive.scan("plies").filter(ply=0).group_by("cell").len().sort("cell").collect()
     first.with_columns(corner=first["cell"].is_in(corners))
     return (first,)
 

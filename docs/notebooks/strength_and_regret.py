@@ -103,7 +103,7 @@ def _(CLASSIC, archive, format_game, review_game):
     # One game, decision by decision.
     longest = archive.sql("SELECT run_id, game_id FROM games ORDER BY plies DESC, run_id, game_id LIMIT 1")
     plies = (
-        archive.plies()
+        archive.scan("plies")
         .join(longest.lazy(), on=["run_id", "game_id"])
         .sort("ply")
         .select("piece", "cell")

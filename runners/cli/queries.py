@@ -21,7 +21,6 @@ from analytics.questions.openings import (
     OpeningsQuery,
     OpeningsResult,
     check_openings_query,
-    group_equivalent_cells,
     run_openings_query,
 )
 from analytics.questions.sql.connection import ScratchFolder
@@ -29,6 +28,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.syntax import combine_conditions
 from analytics.questions.sql.views import run_condition_sql
+from analytics.report.answers import describe_alike_choices
 from analytics.report.page import build_subject_sections, render_report
 from analytics.report.result import render_results_page, render_results_svg
 from analytics.store.archive import Archive, select_run_ids
@@ -36,7 +36,7 @@ from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from quarto.errors import RequestError
-from quarto.notation import format_cell, format_position
+from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import is_index_writable, update_index, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
@@ -144,18 +144,6 @@ ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most 
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
-def add_rules_name(position: str, rules: str | None) -> str:
-    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
-    if rules is None:
-        return position
-    fields = position.split()
-    if len(fields) == 3 and fields[2] != rules:
-        raise RequestError(
-            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
-        )
-    return " ".join([*fields[:2], rules])
-
-
 def output_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     check_openings_query(Archive.open(root), asked)  # before anything is written
@@ -187,7 +175,7 @@ def _print_decisions(
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
     console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(_format_legend(found, rows))
+    console.print_line(describe_alike_choices(found, rows))
 
 
 def _describe_deciders(asked: OpeningsQuery) -> str:
@@ -195,14 +183,6 @@ def _describe_deciders(asked: OpeningsQuery) -> str:
     agent, opponent = asked.games.agent, asked.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
-
-
-def _format_legend(found: OpeningsResult, rows: pl.DataFrame) -> str:
-    """The choices that a row stands for."""
-    shown = set(rows["cell"]) if "cell" in rows.columns else set()
-    groups = [[format_cell(cell) for cell in cells] for cells in group_equivalent_cells(found.position, found.rules)]
-    named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
-    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:

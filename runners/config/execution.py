@@ -21,6 +21,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
 from analytics.store.files.backend import expand_home
+from analytics.store.labels import format_quoting_advice
 from quarto.errors import RequestError
 from runners.config.application import (
     COMMAND_VARIABLE,
@@ -33,7 +34,6 @@ from runners.config.application import (
 )
 from runners.config.arguments import CommandArguments, check_group_choices, explain_config_errors, format_config_error
 from runners.config.callbacks import Callbacks
-from runners.config.labels import format_quoting_advice
 from runners.config.local_jobs import run_local_jobs, runs_jobs_locally
 from runners.config.sweep_values import compose_other_configs, keep_first_values, parse_overrides
 from runners.config.yaml_options import CONF_FOLDER, check_option, search_user_folders

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import polars as pl
@@ -107,8 +107,9 @@ def build_ratings_section(chosen: ReportData) -> Result:
         "Probability of being above the other, in %",
         [text_column("agent", frame["agent"]), *_rank_superiority_columns(fit)],
     )
-    figure = Figure("Ratings with their 95 % intervals", _build_chart(frame, chosen), f"ratings-{chosen.rules[0]}-0-")
-    return Result(note, table, [figure], numbers, side_by_side=True)
+    chart = build_ratings_chart(frame, chosen.find_colour)
+    figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{chosen.rules[0]}-0-")
+    return Result(note, table, [figure], numbers, side_by_side=True, frame=fit.to_frame())
 
 
 def _rank_superiority_columns(fit: Ratings) -> list[ResultColumn]:
@@ -141,12 +142,12 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _build_chart(frame: pl.DataFrame, chosen: ReportData) -> Spec:
+def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
-        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[chosen.find_colour(row["agent"])][0]}
+        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[find_colour(row["agent"])][0]}
         for index, (row, lines) in enumerate(zip(_clip_infinite_ends(frame).to_dicts(), labels, strict=True))
     ]
     height = step * len(rows)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from analytics.exchange.text import UNKNOWN_AGENT, Tags, parse_tags
+from analytics.questions.logged_games import ArchivedGame
 from quarto.errors import RequestError
 from quarto.notation import (
     CLASSIC_NAME,
@@ -24,7 +25,6 @@ from runners.play.dialogue import apply_decision
 from runners.play.game import Game, game_from_position
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import urls
-from runners.web.archive.games import ArchivedGame
 from runners.web.page_rendering import check_decision_words, parse_whole_number
 from runners.web.tiles import player_name
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from analytics.questions.logged_games import load_logged_game
 from analytics.questions.openings import DECISION_KINDS, EMPTY_BOARD, OpeningsQuery
 from analytics.questions.selection import GameFilter
 from quarto.errors import RequestError
@@ -49,7 +50,7 @@ from runners.web.archive.explorer import (
     build_empty_result,
     explore_position,
 )
-from runners.web.archive.games import find_neighbours, load_logged_game
+from runners.web.archive.games import find_neighbours
 from runners.web.archive.runs import FilterNames
 from runners.web.archive_pages import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, compilation_counter

@@ -9,7 +9,17 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analytics import format_archive_option, open_archive
+from analytics.questions import logged_games
 from analytics.questions.columns import ResultColumn, format_game_name, number_column, text_column
+from analytics.questions.logged_games import (
+    GIFT,
+    PLACEMENT,
+    ArchivedGame,
+    Decision,
+    Judgements,
+    describe_winner,
+    load_logged_game,
+)
 from analytics.store.archive import Archive, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
@@ -22,16 +32,7 @@ from runners.terminal.console import format_count
 from runners.terminal.files import is_printed, write_file
 from runners.web.archive import games
 from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
-from runners.web.archive.games import (
-    GIFT,
-    PLACEMENT,
-    ArchivedGame,
-    Decision,
-    Judgements,
-    LoggedThoughts,
-    describe_winner,
-    load_logged_game,
-)
+from runners.web.archive.games import LoggedThoughts
 
 BOARD_WIDTH = 2 + 2 * SIDE
 BOARD_GAP = 4  # columns between two boards
@@ -86,12 +87,12 @@ def print_game(
     run_id, game_id = find_game(Archive.open(root), text, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
-        judged, thought = games.read_judgements(opened, run_id, game_id), games.thoughts(opened, run_id, game_id)
+        judged, thought = logged_games.read_judgements(opened, run_id, game_id), games.thoughts(opened, run_id, game_id)
     if json is not None:
         write_file(json, f"{format_json_line(game_to_dict(game, judged, thought))}\n".encode())
     title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
     if svg is not None:
-        boards_after = game.replay()
+        boards_after = replay_game(game)
         drawn = (
             render_animated_game_svg(boards_after[-1], game.agents, title)
             if animate
@@ -112,8 +113,8 @@ def print_game(
     console.print_line(_describe_ending(game))
     for line in _describe_losses(game, judged):
         console.print_line(line)
-    if not games.is_fully_judged(game, judged):
-        some = f"{len(judged)} of {games.count_free_decisions(game)} decisions are judged"
+    if not logged_games.is_fully_judged(game, judged):
+        some = f"{len(judged)} of {logged_games.count_free_decisions(game)} decisions are judged"
         command = f"qarena annotate --run {run_id}{format_archive_option(root)}"
         console.print_note(f"{some}: '{command}' judges all of the run")
 
@@ -128,9 +129,14 @@ def _describe_players(game: ArchivedGame) -> str:
 # Boards.
 
 
+def replay_game(game: ArchivedGame) -> list[Game]:
+    """The game after each ply."""
+    return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
+
+
 def render_boards(game: ArchivedGame, width: int) -> list[str]:
     """The board after each ply, as many side by side as fit."""
-    drawn = [_render_board(each) for each in game.replay()]
+    drawn = [_render_board(each) for each in replay_game(game)]
     across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
     return [
         (" " * BOARD_GAP).join(part.ljust(BOARD_WIDTH) for part in parts).rstrip()
@@ -156,7 +162,7 @@ def _render_board(game: Game) -> list[str]:
 
 def _build_ply_columns(game: ArchivedGame, judged: Judgements) -> list[ResultColumn]:
     """A row a ply: the gift, the placement and, where they are judged, their values."""
-    decisions = games.list_decisions(game, judged)
+    decisions = logged_games.list_decisions(game, judged)
     gifts = [each for each in decisions if each.kind == GIFT]
     placements = [each for each in decisions if each.kind == PLACEMENT]
     return [
@@ -216,7 +222,7 @@ def _describe_ending(game: ArchivedGame) -> str:
 def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
     """A line on the losses of each player, if anything is judged."""
     lost: list[list[int]] = [[], []]
-    for each in games.list_decisions(game, judged):
+    for each in logged_games.list_decisions(game, judged):
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [

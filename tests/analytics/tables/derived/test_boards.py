@@ -40,7 +40,7 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
     archive.write_run(run)
     store(archive, run.run_id, [random_block(5, pairing, pairs=6, rules=rules) for pairing in range(3)])
     with OpenArchive(tmp_path) as opened:
-        rows, games = opened.sql("FROM boards").rows(named=True), games_in(opened.plies().collect())
+        rows, games = opened.sql("FROM boards").rows(named=True), games_in(opened.scan("plies").collect())
     for row in rows:
         game, ply = games[row["game_id"]], row["ply"]
         board = [naive.NONE] * 16
