@@ -65,12 +65,7 @@ def launch(
     Raises ``ArenaError`` with a message of one line for any error.
     """
     command = context.command_path.partition(" ")[2]
-    keys = application.schema.__dataclass_fields__
-    for word, following in zip(asked.agents, [*asked.agents[1:], "VALUE"], strict=False):
-        if word in keys:
-            raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
-        if "agents" not in keys:
-            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
+    check_agent_words(asked.agents, application.schema, command)
     _set_environment()
     with search_user_folders(asked.config_dirs), explain_config_errors(asked.overrides):
         if help:
@@ -86,6 +81,16 @@ def launch(
             return _run_request(application, asked, multirun or command == "sweep")
         except KeyboardInterrupt:
             return print_resume_hint(DROPPED_GAMES_NOTE)
+
+
+def check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -> None:
+    """Check words that were taken for agents. Raises ``RequestError`` for a key, and where there are no agents."""
+    keys = schema.__dataclass_fields__
+    for word, following in zip(labels, [*labels[1:], "VALUE"], strict=False):
+        if word in keys:
+            raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
+        if "agents" not in keys:
+            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
 
 
 def _set_environment() -> None:
@@ -104,7 +109,7 @@ def _run_request(application: Application, asked: CommandArguments, multirun: bo
     for label in asked.agents:
         check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
     with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-        first, given = _compose_first_job(application.config_name, asked.overrides, multirun)
+        first, given = compose_first_job(application.config_name, asked.overrides, multirun)
         if first.hydra.mode != RunMode.MULTIRUN:
             finished = _run_single(application.check_and_prepare(first, first.hydra), first)
         else:
@@ -126,7 +131,7 @@ def _run_request(application: Application, asked: CommandArguments, multirun: bo
     return print_resume_hint() if finished.interrupted else finished.exit_code
 
 
-def _compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
+def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
     """The configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
 
     Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
