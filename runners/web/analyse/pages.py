@@ -17,9 +17,9 @@ from analytics.questions.logged_games import load_logged_game
 from analytics.questions.openings import DECISION_KINDS, EMPTY_BOARD, OpeningsQuery
 from analytics.questions.selection import GameFilter
 from quarto.errors import RequestError
+from quarto.game import NextDecision, list_attribute_words
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
-from runners.play.game import NextDecision, list_attribute_words
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
 from runners.web.analyse.line import (

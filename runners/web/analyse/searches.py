@@ -12,13 +12,13 @@ from analytics.exact.tablebase import load_base
 from analytics.questions.logged_games import GIFT, ArchivedGame, read_judgements
 from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
+from quarto.game import Game, NextDecision
 from quarto.position import Position, position_from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.views import PositionView
 from runners.arena.executors.base import available_cores
 from runners.exact.solutions import turn_sort_key
-from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import format_game_position
 from runners.web.archive import games
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position

@@ -23,10 +23,10 @@ from analytics.questions.logged_games import (
 from analytics.store.archive import Archive, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
+from quarto.game import Game, describe_line, format_cells
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
 from quarto.rules import NONE, SIDE
 from runners.exact.solutions import VALUE_NAMES, format_json_line
-from runners.play.game import Game, describe_line, format_cells
 from runners.terminal import console
 from runners.terminal.console import format_count
 from runners.terminal.files import is_printed, write_file

@@ -74,7 +74,7 @@ def test_filters_are_the_same_everywhere(sample: Archive) -> None:
         with pytest.raises(NotFoundError, match="ffffffffffff"):
             method(run="ffffffffffff")
         with pytest.raises(TypeError, match="'rule' is no filter of games: write one of rules, agent"):
-            method(rule="classic")
+            method(rule="classic")  # type: ignore[call-arg]
     games = sample.games(None, run=run, agent="random", opponent="dumb", where="winner = 1").frame
     assert (
         games.height

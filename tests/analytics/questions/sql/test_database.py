@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -54,9 +55,7 @@ def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
     questions = (
         lambda: opened.sql("SELECT 1"),
         lambda: opened.read_first_rows("SELECT 1", 1),
-        opened.games,
-        opened.runs,
-        opened.boards,
+        *(partial(opened.scan, view) for view in ("games", "runs", "boards")),
         lambda: opened.policy("counts"),
         lambda: opened.ordered_openings(2),
     )

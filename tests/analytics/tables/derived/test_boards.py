@@ -13,9 +13,9 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.tables.derived.boards import ORDERED_OPENINGS, ORDERED_PLIES, derive_ordered_openings, replay_plies
+from quarto.game import list_attribute_words
 from quarto.notation import format_cell
 from quarto.symmetry import build_symmetries
-from runners.play.game import list_attribute_words
 from tests import naive
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of, store
 from tests.naive import PRESETS
