@@ -1,4 +1,4 @@
-"""What plays, learns, computes or serves; ``run`` is for Python, ``qarena`` for the command line.
+"""What plays, learns, computes or serves; ``run`` … are for Python, ``qarena`` for the command line.
 
 Names are loaded when they are asked for, so importing this package costs nothing.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.library import run
+    from runners.library import annotate, index, run, serve
 
     __version__: str
 
-__all__ = ["__version__", "run"]
+__all__ = ["__version__", "annotate", "index", "run", "serve"]
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from agents.base.parameters import format_parameter
+from analytics.store.files.backend import DEFAULT_ARCHIVE, parse_location
 from quarto.errors import RequestError
 
 if TYPE_CHECKING:
@@ -75,7 +75,66 @@ def run(
     return _build_result(outcome, notes)
 
 
+def annotate(
+    archive: str | PurePath = DEFAULT_ARCHIVE,
+    *,
+    run: str | Sequence[str] = (),
+    where: str | None = None,
+    choices: bool = False,
+    threads: int | None = None,
+) -> Result:
+    """Judge the decisions of games by exact values, as ``qarena annotate`` does, and return ``Archive.mistakes``.
+
+    What is judged already is not judged again. Ctrl-C keeps what is finished and raises ``KeyboardInterrupt``.
+
+    Args:
+        archive: The archive's folder or URL.
+        run: Ids of runs; none: all.
+        where: A condition on the view ``games``; whole files in which a game meets it are judged.
+        choices: Also count the choices that keep the value, which takes longer.
+        threads: None: all cores.
+
+    Raises:
+        RequestError: A run is not there, or no game meets the condition.
+        FailureError: A file is damaged, or cannot be written.
+
+    """
+    import typer
+
+    from analytics import open_archive
+    from analytics.exact.annotation import AnnotationOptions
+    from analytics.questions.selection import GameFilter
+    from runners.arena.executors.base import THREADS
+    from runners.exact.annotation import annotate_games
+
+    root, runs = parse_location(archive), (run,) if isinstance(run, str) else tuple(run)
+    with _TURN:
+        try:
+            annotate_games(root, GameFilter(where, runs), AnnotationOptions(choices), threads, THREADS)
+        except typer.Exit as interrupted:
+            raise KeyboardInterrupt("what is judged is kept, the same call judges the rest") from interrupted
+    with open_archive(root) as opened:
+        return opened.mistakes(run=runs or None, where=where)
+
+
+def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
+    """Index the positions of all games that are not indexed yet, for the view ``positions`` and quick openings."""
+    from runners.arena.indexing import update_whole_index
+
+    with _TURN:
+        update_whole_index(parse_location(archive))
+
+
+def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:
+    """Play, analyse, browse and ask in a browser, as ``qarena serve`` does, until Ctrl-C. Needs the extra ``web``."""
+    from runners.web import server
+
+    server.serve(parse_location(archive), host, port, None, None, False)
+
+
 def _format_setting(setting: tuple[str, Setting]) -> str:
+    from agents.base.parameters import format_parameter  # with NumPy; importing ``runners`` must cost nothing
+
     key, value = setting
     if isinstance(value, str):  # as it is typed
         return f"{key}={value}"

@@ -56,7 +56,7 @@ class Result:
     title: str = ""
     # All rows, unrounded; shares and scores are from 0 to 1.
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
-    run_id: str | None = None  # of the run that it is about, if it is about one
+    run_id: str = ""  # of the run that it is about; empty: of none or of several
 
     @property
     def anchor(self) -> str:
