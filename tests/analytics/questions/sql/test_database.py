@@ -52,7 +52,7 @@ def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
     opened: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    questions = (
+    questions: tuple[Callable[[], object], ...] = (
         lambda: opened.sql("SELECT 1"),
         lambda: opened.read_first_rows("SELECT 1", 1),
         *(partial(opened.scan, view) for view in ("games", "runs", "boards")),
