@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analytics.store.files.backend import DEFAULT_ARCHIVE, parse_location
 from quarto.errors import RequestError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from analytics.report.result import Result
+    from analytics.store.policy_cards import PolicyCard
     from runners.arena.execution import RunOutcome
-    from runners.config.arguments import CommandArguments
 
 Setting = str | int | float | bool | None | Sequence["Setting"]
 
@@ -66,13 +66,105 @@ def run(
         [20]
 
     """
-    words = [*agents, *map(_format_setting, settings.items()), *overrides]
-    folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
-    with _TURN:
-        outcome, notes = _play(words, None if archive is None else str(archive), [Path(folder) for folder in folders])
+    from runners.arena.execution import execute_experiment
+    from runners.arena.experiment import prepare_experiment
+    from runners.config.requests import build_request
+    from runners.config.schemas import RunConfig
+    from runners.terminal.console import show_progress_bar
+
+    call = _build_call("run", [*agents, *map(_format_setting, settings.items()), *overrides], archive, config_dir)
+    with call.compose(RunConfig) as cfg:
+        request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
+        experiment = prepare_experiment(request)
+        with _stop_on_interrupt() as stop, show_progress_bar("playing", "games", request.progress) as progress:
+            outcome = execute_experiment(experiment, call.command, stop, progress)
     if outcome.stopped:
         raise KeyboardInterrupt(f"run {outcome.run_id}: finished games are kept, the same call plays the rest")
-    return _build_result(outcome, notes)
+    return _build_result(outcome, request.notes)
+
+
+def sprt(
+    *agents: str,
+    archive: str | PurePath | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | Sequence[str | Path] = (),
+    **settings: Setting,
+) -> Result:
+    """Play two agents until a test decides which is stronger, as ``qarena sprt`` does; return its row in ``verdicts``.
+
+    Arguments are those of ``run``; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo. ``accepted`` is null if
+    as many games as were allowed did not decide. Raises ``KeyboardInterrupt`` after Ctrl-C; the same call goes on.
+    """
+    from runners.arena.sprt import execute_test
+    from runners.config.requests import prepare_test
+    from runners.config.schemas import SprtConfig
+    from runners.terminal.console import show_progress_bar
+
+    call = _build_call("sprt", [*agents, *map(_format_setting, settings.items()), *overrides], archive, config_dir)
+    with call.compose(SprtConfig) as cfg:
+        prepared = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
+        request = prepared.experiment.request
+        with _stop_on_interrupt() as stop, show_progress_bar("testing", "games", request.progress) as bar:
+            bar.start(request.games)
+            outcome = execute_test(prepared, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
+    if not outcome.trial.ended:
+        raise KeyboardInterrupt(f"run {prepared.experiment.run_id}: games are kept, the same call goes on")
+    return _build_verdict_result(request.storage.root, prepared.experiment.run_id, request.notes)
+
+
+def train(
+    *,
+    archive: str | PurePath | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | Sequence[str | Path] = (),
+    **settings: Setting,
+) -> Result:
+    """Learn from games and store a policy, as ``qarena train`` does, and return its learning curve.
+
+    ``title`` names the policy, by which agents play: ``run("policy(policy=NAME)", "random")``. Arguments are those of
+    ``run``: ``train(trainer="q_placement", overrides=["trainer.games=20_000"])``. Raises ``KeyboardInterrupt`` after
+    Ctrl-C; the same call goes on where that is possible.
+    """
+    from runners.config.schemas import TrainConfig
+    from runners.learning.training.request import check_training, save_policy, training_request_from_config
+    from runners.terminal.console import show_progress_bar
+
+    call = _build_call("train", [*map(_format_setting, settings.items()), *overrides], archive, config_dir)
+    with call.compose(TrainConfig) as cfg:
+        request = training_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
+        check_training(request)
+        with _stop_on_interrupt() as stop, show_progress_bar("training", "games", request.progress) as progress:
+            trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
+        if trained.policy is None:
+            raise KeyboardInterrupt("the training is not complete: the same call goes on where that is possible")
+        card = save_policy(request, trained, trained.policy)
+        root = parse_location(cfg.archive.root)
+    return _build_policy_result(root, card, request.notes)
+
+
+def build_policy(
+    kind: str,
+    *,
+    archive: str | PurePath | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | Sequence[str | Path] = (),
+    **settings: Setting,
+) -> Result:
+    """Derive a policy from logged games and store it, as ``qarena policy build`` does; return its row in ``policies``.
+
+    ``kind`` is one of ``conf/kind``, such as ``"gift"``; other arguments are those of ``run``:
+    ``build_policy("gift", name="gifts", where="winner >= 0")``. ``title`` names the policy.
+    """
+    from runners.config.schemas import PolicyBuildConfig
+    from runners.learning.policies.application import build_request_from_config
+    from runners.learning.training import policy_build
+
+    words = [f"kind={kind}", *map(_format_setting, settings.items()), *overrides]
+    call = _build_call("policy build", words, archive, config_dir)
+    with call.compose(PolicyBuildConfig) as cfg:
+        request = build_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
+        card = policy_build.build_policy(request, policy_build.select_build_games(request))
+    return _build_policy_result(request.root, card, request.notes)
 
 
 def annotate(
@@ -134,50 +226,67 @@ def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", po
 
 def _format_setting(setting: tuple[str, Setting]) -> str:
     from agents.base.parameters import format_parameter  # with NumPy; importing ``runners`` must cost nothing
+    from analytics.store.labels import quote
+    from runners.config.arguments import TEXT_KEYS
 
     key, value = setting
-    if isinstance(value, str):  # as it is typed
-        return f"{key}={value}"
+    if isinstance(value, str):  # as it is typed; a condition or a name is a text, whatever is in it
+        return f"{key}={quote(value) if key in TEXT_KEYS else value}"
     return f"{key}={format_parameter([*value] if isinstance(value, Sequence) else value)}"
 
 
-def _play(words: Sequence[str], archive: str | None, folders: Sequence[Path]) -> tuple[RunOutcome, Sequence[str]]:
-    """Play what a run lacks; also return remarks on the request."""
-    from runners.arena.execution import execute_experiment
-    from runners.arena.experiment import prepare_experiment
-    from runners.config.arguments import explain_config_errors, parse_arguments
-    from runners.config.requests import build_request
-    from runners.config.schemas import RunConfig, check_values
-    from runners.config.yaml_options import search_user_folders
-    from runners.terminal.console import format_shell_line, show_progress_bar
+class _Call(NamedTuple):
+    """The words of a call, as those of a command line."""
 
-    asked = parse_arguments(words, archive, config_dirs=folders)
-    with search_user_folders(folders), explain_config_errors(asked.overrides):
-        cfg = _compose(asked)
-        check_values(cfg, RunConfig)
-        request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
-        experiment = prepare_experiment(request)
-        options = [] if archive is None else ["--archive", archive]
-        options += [word for folder in folders for word in ("--config-dir", str(folder))]
-        command = f"qarena run {format_shell_line([*words, *options])}"
-        with _stop_on_interrupt() as stop, show_progress_bar("playing", "games", request.progress) as progress:
-            return execute_experiment(experiment, command, stop, progress), request.notes
+    name: str  # of the command
+    config: str  # the name of its yaml
+    words: Sequence[str]
+    archive: str | None
+    folders: Sequence[Path]
+
+    @property
+    def command(self) -> str:
+        """The command that does the same, for records."""
+        from runners.terminal.console import format_shell_line
+
+        options = [] if self.archive is None else ["--archive", self.archive]
+        options += [word for folder in self.folders for word in ("--config-dir", str(folder))]
+        return f"qarena {self.name} {format_shell_line([*self.words, *options])}"
+
+    @contextmanager
+    def compose(self, schema: type[Any]) -> Iterator[DictConfig]:
+        """The checked configuration. It is this call's turn, and the user's folders are found, inside the context.
+
+        Raises ``RequestError`` for words that the command would refuse.
+        """
+        from hydra import initialize_config_dir
+
+        from runners.config.arguments import explain_config_errors, parse_arguments
+        from runners.config.execution import check_agent_words, compose_first_job
+        from runners.config.schemas import check_values
+        from runners.config.yaml_options import CONF_FOLDER, search_user_folders
+
+        asked = parse_arguments(self.words, self.archive, config_dirs=self.folders)
+        with _TURN, search_user_folders(self.folders), explain_config_errors(asked.overrides):
+            check_agent_words(asked.agents, schema, self.name)
+            with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
+                cfg, _ = compose_first_job(self.config, asked.overrides, multirun=False)
+            if cfg.hydra.mode.name != "RUN":
+                raise RequestError("hydra.mode=MULTIRUN is a sweep of several jobs: make a call for each of them")
+            check_values(cfg, schema)
+            yield cfg
 
 
-def _compose(asked: CommandArguments) -> DictConfig:
-    """Compose the configuration of a run. Raises ``RequestError`` for words that the command would refuse."""
-    from hydra import initialize_config_dir
-
-    from runners.config.execution import check_agent_words, compose_first_job
-    from runners.config.schemas import RunConfig
-    from runners.config.yaml_options import CONF_FOLDER
-
-    check_agent_words(asked.agents, RunConfig, "run")
-    with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-        cfg, _ = compose_first_job("run", asked.overrides, multirun=False)
-    if cfg.hydra.mode.name != "RUN":
-        raise RequestError("hydra.mode=MULTIRUN is a sweep of several runs: call run for each of them")
-    return cfg
+def _build_call(
+    command: str,
+    words: Sequence[str],
+    archive: str | PurePath | None,
+    config_dir: str | Path | Sequence[str | Path],
+) -> _Call:
+    """The call of a command such as ``policy build``, whose yaml is ``policy_build``."""
+    folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
+    root = None if archive is None else str(archive)
+    return _Call(command, command.replace(" ", "_"), words, root, [Path(folder) for folder in folders])
 
 
 @contextmanager
@@ -194,6 +303,29 @@ def _stop_on_interrupt() -> Iterator[threading.Event]:
 
     with handle_signals(request_stop, signal.SIGINT):
         yield stop
+
+
+def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> Result:
+    """The newest verdict on a run."""
+    from analytics import open_archive
+    from analytics.report.answers import build_list_result
+
+    with open_archive(root) as archive:
+        frame = archive.scan("verdicts", run_id).sort("created").tail(1).collect()
+    return replace(build_list_result(f"Test of run {run_id}", frame), run_id=run_id, note=" ".join(notes))
+
+
+def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:
+    """The learning curve of a policy, or its row in the view ``policies`` if it has none."""
+    from analytics import open_archive
+    from analytics.report.answers import build_list_result
+
+    with open_archive(root) as archive:
+        if "curve.parquet" in card.files:
+            result = archive.learning_curve(run=card.learned["run_ids"])
+        else:
+            result = build_list_result("", archive.scan("policies").filter(policy_id=card.policy_id).collect())
+    return replace(result, title=f"Policy {card.name}", note=" ".join([result.note, *notes]).strip())
 
 
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:

@@ -71,6 +71,41 @@ def test_what_the_command_refuses_is_an_error_of_one_line(
     assert not (tmp_path / "archive").exists()
 
 
+def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
+    ids = []
+    for name in ("one", "two"):
+        root = tmp_path / name
+        runners.run("rule_based", "random", games=20, archive=root)
+        if name == "one":
+            done = qarena("policy", "build", "kind=gift", "--where", "plies > 5", "--archive", str(root))
+            assert done.code == 0, done.err
+        else:
+            assert runners.build_policy("gift", where="plies > 5", archive=root).frame["games"].item() <= 20
+        with open_archive(root) as archive:
+            ids.append(archive.policies().frame.select("policy_id", "name", "rows").rows())
+    assert ids[0] == ids[1]
+
+
+def test_a_training_returns_its_learning_curve(tmp_path: Path) -> None:
+    learned = runners.train(trainer="q_placement", overrides=["trainer.games=40"], archive=tmp_path, progress=False)
+    assert learned.title == "Policy q_placement"
+    assert learned.frame.select("policy", "series", "step").rows() == [("q_placement", "win_rate", 40)]
+    with open_archive(tmp_path) as archive:
+        assert archive.learning_curve().frame.equals(learned.frame)
+        (command,) = archive.policies().frame["command"]
+    assert command == f"qarena train trainer=q_placement progress=false trainer.games=40 --archive {tmp_path}"
+
+
+def test_a_test_of_strength_returns_its_verdict(qarena: Qarena, tmp_path: Path) -> None:
+    verdict = runners.sprt("semi_random", "random", elo1=50, seed=3, progress=False, archive=tmp_path / "one")
+    assert (verdict.frame["accepted"].to_list(), verdict.run_id) == (["elo1"], verdict.frame["run_id"].item())
+    done = qarena("sprt", "semi_random", "random", "elo1=50", "seed=3", "--archive", str(tmp_path / "two"))
+    assert done.code == 0, done.err
+    with open_archive(tmp_path / "two") as archive:
+        again = archive.scan("verdicts").collect()
+    assert again.drop("created", "command").equals(verdict.frame.drop("created", "command"))
+
+
 def test_calls_from_several_threads_take_turns(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(
