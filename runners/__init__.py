@@ -8,11 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.library import annotate, build_policy, index, run, serve, sprt, train
+    from runners.library import annotate, build_policy, index, judge, rebuild_policy, run, serve, sprt, train
 
     __version__: str
 
-__all__ = ["__version__", "annotate", "build_policy", "index", "run", "serve", "sprt", "train"]
+__all__ = [
+    "__version__",
+    "annotate",
+    "build_policy",
+    "index",
+    "judge",
+    "rebuild_policy",
+    "run",
+    "serve",
+    "sprt",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:

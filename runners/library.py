@@ -167,6 +167,51 @@ def build_policy(
     return _build_policy_result(request.root, card, request.notes)
 
 
+def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, threads: int | None = None) -> Result:
+    """Learn a policy again from the same games, as ``qarena policy rebuild`` does; return what differs, a row each.
+
+    A result without rows says that the policy is identical to the last bit.
+    """
+    import polars as pl
+
+    from analytics.report.answers import build_list_result
+    from runners.learning.policies import rebuilding
+
+    with _TURN:
+        rebuilt = rebuilding.rebuild_policy(parse_location(archive), policy, threads)
+    frame = pl.DataFrame({"difference": [*rebuilt.differences]}, schema={"difference": pl.String})
+    result = build_list_result(f"Policy {rebuilt.card.name} learned again", frame)
+    note = result.note if rebuilt.differences else f"identical: {rebuilt.size} of policy {rebuilt.card.policy_id}"
+    return replace(result, note=note)
+
+
+def judge(
+    *agents: str,
+    archive: str | PurePath = DEFAULT_ARCHIVE,
+    rules: str | None = None,
+    draws: int = 4,
+    games: int = 200,
+    seed: int = 1,
+    threads: int | None = None,
+) -> Result:
+    """Judge agents and policies by positions with exact values, as ``qarena policy judge`` does.
+
+    Each agent takes ``draws`` turns in each position, and plays ``games`` games against the oracle.
+    ``runners.exact.verdict_tables.build_verdict_frame`` has the columns. Raises ``KeyboardInterrupt`` after Ctrl-C.
+    """
+    from analytics.report.answers import build_list_result
+    from runners.arena.executors.base import available_cores
+    from runners.exact.verdict_tables import build_verdict_frame
+    from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
+
+    request = JudgeRequest(agents, parse_location(archive), rules=rules)
+    with _TURN, _stop_on_interrupt() as stop:
+        judged = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
+    if judged is None:
+        raise KeyboardInterrupt("no agent is judged")
+    return build_list_result("Agents against exact values", build_verdict_frame(judged.verdicts))
+
+
 def annotate(
     archive: str | PurePath = DEFAULT_ARCHIVE,
     *,

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import runners
 import runners.library
 from analytics import open_archive
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena import execution
 from tests.runners.conftest import Qarena
@@ -82,8 +84,18 @@ def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None
         else:
             assert runners.build_policy("gift", where="plies > 5", archive=root).frame["games"].item() <= 20
         with open_archive(root) as archive:
+            assert runners.rebuild_policy("gift", root).frame.is_empty()
             ids.append(archive.policies().frame.select("policy_id", "name", "rows").rows())
     assert ids[0] == ids[1]
+
+
+def test_a_judgement_has_the_rows_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
+    Archive.open(tmp_path / "archive", create=True)
+    options = ("--draws", "1", "--games", "0", "--threads", "1", "--archive", str(tmp_path / "archive"))
+    done = qarena("policy", "judge", "semi_random", *options, "--output", str(tmp_path / "x.parquet"))
+    assert done.code == 0, done.err
+    judged = runners.judge("semi_random", archive=tmp_path / "archive", draws=1, games=0, threads=1).frame
+    assert judged.drop("turns_a_second").equals(pl.read_parquet(tmp_path / "x.parquet").drop("turns_a_second"))
 
 
 def test_a_training_returns_its_learning_curve(tmp_path: Path) -> None:
