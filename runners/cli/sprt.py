@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
-from runners.config import requests, schemas
+from runners.config import schemas
 from runners.config.application import (
     Application,
     CommandOutcome,
@@ -38,7 +38,9 @@ class SprtApplication(Application):
     default_target = SweepTarget("normalised_elo", "maximize", "{:.1f}".format)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
-        return partial(_execute_test, requests.prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
+        from runners.config.requests import prepare_test
+
+        return partial(_execute_test, prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
 
 
 def _execute_test(prepared: SprtExperiment) -> CommandOutcome:

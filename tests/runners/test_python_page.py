@@ -42,6 +42,16 @@ path: Path = result.write("lengths.svg")
 value: int = quarto.solve(quarto.PositionView.parse("0.6F/.3A./..5./C..9 7")).turns[0].value
 games: int = archive.sql("FROM games").height + archive.scan("games", match.run_id).collect().height
 version: str = runners.__version__
+tested: list[str | None] = runners.sprt("mcts", "random", elo1=20).frame["accepted"].to_list()
+for more in (
+    runners.train(trainer="q_placement", overrides=["trainer.games=400"]),
+    runners.build_policy("gift", name="gifts", where="winner >= 0"),
+    runners.rebuild_policy("gifts"),
+    runners.judge("mcts", "random", draws=1),
+    archive.compare(match.run_id, match.run_id),
+    archive.games(5, run=[match.run_id], trainings=False),
+):
+    print(more.title, more.note, len(more.tables), more.to_pandas())
 game: quarto.Game = quarto.Game(quarto.CLASSIC).give(3)
 archive.ratings(rule="classic")
 archive.openings(by="turns")
