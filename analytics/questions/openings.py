@@ -110,6 +110,18 @@ def explore_position(
     return run_openings_query(opened, OpeningsQuery(position, by, games, least, imposed, sort), samples).rows
 
 
+def add_rules_name(position: str, rules: str | None) -> str:
+    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
+    if rules is None:
+        return position
+    fields = position.split()
+    if len(fields) == 3 and fields[2] != rules:
+        raise RequestError(
+            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
+        )
+    return " ".join([*fields[:2], rules])
+
+
 def run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> OpeningsResult:
     """The answer of ``explore_position`` together with the position; raises the same errors."""
     return opened.retry_if_file_missing(lambda: _run_openings_query(opened, asked, samples))

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from analytics.questions.columns import format_noun
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
-from analytics.report import style
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS, ReportData, select_report_data
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.report.sections.evaluations import build_evaluations_section
 from analytics.report.sections.learning import build_learning_section
 from analytics.report.sections.lengths import build_lengths_section
@@ -25,7 +24,7 @@ from analytics.report.sections.mistakes import build_mistakes_section
 from analytics.report.sections.openings import build_gifts_section, build_placements_section
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
-from quarto.errors import NotFoundError, RequestError, describe_valid_names
+from quarto.errors import NotFoundError, describe_valid_names
 
 
 class Subject(NamedTuple):
@@ -33,14 +32,14 @@ class Subject(NamedTuple):
 
     slug: str
     name: str
-    make: Callable[[ReportData], ReportSection]
+    make: Callable[[ReportData], Result]
     by_rules: bool = False  # it is about games by one set of rules, without trainings
 
-    def build_section(self, chosen: ReportData, of: str = "") -> ReportSection:
+    def build_section(self, chosen: ReportData, of: str = "") -> Result:
         """The section about these games; ``of`` ends its title."""
         return replace(self.make(chosen), title=f"{self.name}{of}")
 
-    def build_sections(self, chosen: ReportData, parts: Sequence[ReportData]) -> list[ReportSection]:
+    def build_sections(self, chosen: ReportData, parts: Sequence[ReportData]) -> list[Result]:
         """The section about these games, or one for each of their ``parts`` by rules."""
         if not self.by_rules:
             return [self.build_section(chosen)]
@@ -76,29 +75,14 @@ def find_subject(slug: str) -> Subject:
 
 def build_subject_sections(
     opened: OpenArchive, slug: str, where: str | None = None, named: Collection[str] = ()
-) -> list[ReportSection]:
+) -> list[Result]:
     """The sections of the report about one subject, ``mistakes`` say. ``where`` and ``named`` are as for ``report``.
 
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """
     subject, chosen = find_subject(slug), select_report_data(opened, where)
     parts = chosen.split_by_rules(named) if subject.by_rules else []
-    return subject.build_sections(chosen, parts) or [ReportSection(missing="all chosen games are those of trainings")]
-
-
-def render_sections_page(sections: Sequence[ReportSection]) -> str:
-    """Sections about one subject as a page of their own."""
-    return render_template("sections.html", title=sections[0].title.partition(":")[0], sections=sections)
-
-
-def render_sections_svg(sections: Sequence[ReportSection]) -> str:
-    """The figures of a section as one picture. Raises ``RequestError`` without figures, and for several sections."""
-    first, several = sections[0], len(sections) > 1
-    if several or not first.figures:
-        titles = ", ".join(each.title for each in sections)
-        why = "choose games by one set of rules" if several else first.missing or "it is a table"
-        raise RequestError(f"{titles}: there is no such picture: {why}")
-    return style.render_svg(style.combine_figures(first.figures, first.title, first.note))
+    return subject.build_sections(chosen, parts) or [Result(missing="all chosen games are those of trainings")]
 
 
 def render_report(

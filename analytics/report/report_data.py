@@ -35,6 +35,8 @@ class ReportData:
 
     selection: Selection
     parent: ReportData | None = None  # the games that these are a part of, with their names and colours
+    agent: str | None = None  # label of the only agent that rows are about; None: all, but for
+    opponent: str | None = None  # the label of an agent that is asked about as an opponent only
 
     @property
     def opened(self) -> OpenArchive:
@@ -122,8 +124,31 @@ class ReportData:
         """
         if self.parent:
             return self.parent.agents
-        every = list(self.games_by_agent)
+        every = [agent for agent in self.games_by_agent if self._is_wanted(agent)]
         return tuple(sorted((every if len(every) <= MAX_AGENTS else self._sort_by_rating(every))[:MAX_AGENTS]))
+
+    def _is_wanted(self, agent: str) -> bool:
+        """Whether rows may be about the agent of this name."""
+        if self.agent is not None:
+            return agent in self._list_names(self.agent)
+        return self.opponent is None or agent not in self._list_names(self.opponent)
+
+    def _list_names(self, label: str) -> set[str]:
+        """The names of the agents that played under a label."""
+        return {
+            self.agent_names.find_name(run_id, label)
+            for run_id, record in self.records.items()
+            if label in record.labels
+        }
+
+    def select_wanted(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows about agents that were asked about."""
+        wanted = [agent for agent in frame["agent"].unique() if self._is_wanted(agent)]
+        return frame.filter(pl.col("agent").is_in(wanted))
+
+    def select_shown(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
+        """The rows about agents that are shown, or whose agent is one of ``others``."""
+        return frame.filter(pl.col("agent").is_in([*others, *self.agents]))
 
     def find_colour(self, agent: str) -> int:
         """The number of the colour of an agent that is shown."""
@@ -143,9 +168,12 @@ class ReportData:
         return [*rated, *(agent for agent in agents if agent not in rated)]
 
     def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
-        """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
-        ranks = {agent: rank for rank, agent in enumerate(self.ranked_agents, 1)}
-        rank = pl.col("agent").replace_strict(ranks, default=0, return_dtype=pl.Int64())
+        """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents.
+
+        Rows about no agent (``""``) come first, those about agents that are not shown last.
+        """
+        ranks = {"": 0} | {agent: rank for rank, agent in enumerate(self.ranked_agents, 1)}
+        rank = pl.col("agent").replace_strict(ranks, default=len(ranks), return_dtype=pl.Int64())
         return frame.sort(*outer, rank, maintain_order=True)
 
     @cached_property

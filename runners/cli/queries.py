@@ -16,11 +16,11 @@ import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import format_game_name, format_pace, opening_columns, text_column
+from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
     OpeningsResult,
     check_openings_query,
-    group_equivalent_cells,
     run_openings_query,
 )
 from analytics.questions.sql.connection import ScratchFolder
@@ -28,20 +28,22 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.syntax import combine_conditions
 from analytics.questions.sql.views import run_condition_sql
-from analytics.report.page import build_subject_sections, render_report, render_sections_page, render_sections_svg
+from analytics.report.answers import describe_alike_choices
+from analytics.report.page import build_subject_sections, render_report
+from analytics.report.result import render_results_page, render_results_svg
 from analytics.store.archive import Archive, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from quarto.errors import RequestError
-from quarto.notation import format_cell, format_position
+from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import is_index_writable, update_index, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import STREAMED_FORMATS, output_batches, output_frame, print_first_rows
+from runners.terminal.tables import output_batches, output_frame, print_first_rows
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 
@@ -142,18 +144,6 @@ ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most 
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
-def add_rules_name(position: str, rules: str | None) -> str:
-    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
-    if rules is None:
-        return position
-    fields = position.split()
-    if len(fields) == 3 and fields[2] != rules:
-        raise RequestError(
-            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
-        )
-    return " ".join([*fields[:2], rules])
-
-
 def output_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     check_openings_query(Archive.open(root), asked)  # before anything is written
@@ -185,7 +175,7 @@ def _print_decisions(
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
     console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(_format_legend(found, rows))
+    console.print_line(describe_alike_choices(found, rows))
 
 
 def _describe_deciders(asked: OpeningsQuery) -> str:
@@ -193,14 +183,6 @@ def _describe_deciders(asked: OpeningsQuery) -> str:
     agent, opponent = asked.games.agent, asked.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
-
-
-def _format_legend(found: OpeningsResult, rows: pl.DataFrame) -> str:
-    """The choices that a row stands for."""
-    shown = set(rows["cell"]) if "cell" in rows.columns else set()
-    groups = [[format_cell(cell) for cell in cells] for cells in group_equivalent_cells(found.position, found.rules)]
-    named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
-    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
@@ -216,7 +198,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
 
 
-SECTION_RENDERERS = {".html": render_sections_page, ".svg": render_sections_svg}
+SECTION_RENDERERS = {".html": render_results_page, ".svg": render_results_svg}
 
 
 def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:

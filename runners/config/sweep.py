@@ -29,11 +29,11 @@ from agents.base.parameters import format_parameter
 from analytics.questions.columns import ResultColumn
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
+from analytics.store.labels import quote
 from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
 from quarto.errors import ArenaError, RequestError
 from runners.config.application import LAUNCH_VARIABLE, Application, enter_launch_folder, print_resume_hint
 from runners.config.arguments import CommandArguments
-from runners.config.labels import quote
 from runners.config.objectives import SweepTarget
 from runners.config.yaml_options import add_user_folders_to_path
 from runners.terminal import console

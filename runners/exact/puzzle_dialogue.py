@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from analytics.exact.puzzles import Puzzle
 from quarto.errors import NotFoundError, RequestError
+from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, SolvedTurn
@@ -15,7 +16,6 @@ from quarto.views import PositionView
 from runners.config.yaml_options import load_rules
 from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve, turn_sort_key
 from runners.play.dialogue import apply_decision, quote_input
-from runners.play.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from runners.play.screens import Screen
 from runners.terminal.console import format_count
 

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import RequestError
-from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
-from runners.play.game import (
+from quarto.game import (
     Game,
     NextDecision,
     Participants,
@@ -21,6 +20,7 @@ from runners.play.game import (
     format_pieces,
     format_prompt,
 )
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
 from runners.play.hints import find_hint
 from runners.play.screens import Screen
 from runners.play.session import Session

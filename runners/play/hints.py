@@ -6,10 +6,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from analytics.exact.game_review import Choice, GameReview, JudgedDecision
+from quarto.game import Game, NextDecision, Participants, format_cells, format_pieces
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.views import PositionView
-from runners.play.game import Game, NextDecision, Participants, format_cells, format_pieces
 
 MAX_TURNS = 6  # that a hint lists
 

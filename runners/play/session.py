@@ -25,6 +25,7 @@ from analytics.store.records import LABEL, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
+from quarto.game import Game, NextDecision
 from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_word
@@ -33,7 +34,6 @@ from runners.arena.code_fingerprints import build_code_record, describe_differen
 from runners.arena.experiment import record_run_end, save_run_start
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
-from runners.play.game import Game, NextDecision
 
 
 class AgentFailedError(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from quarto.game import Game, list_attribute_words
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from runners.play.game import Game, list_attribute_words
 
 
 class Badge(NamedTuple):

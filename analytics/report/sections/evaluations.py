@@ -7,7 +7,8 @@ import polars as pl
 from analytics.questions.columns import ResultColumn, number_column
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, agent_figures, agent_table
+from analytics.report.result import Result
+from analytics.report.section import agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, quantitative
 
@@ -27,12 +28,13 @@ MEANS = """
 """
 
 
-def build_evaluations_section(chosen: ReportData) -> ReportSection:
+def build_evaluations_section(chosen: ReportData) -> Result:
     """The results that the agents expected of their turns."""
-    totals = evaluations_frame(chosen, by_ply=False)
-    if totals.is_empty():
-        return ReportSection(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
-    by_ply = evaluations_frame(chosen, by_ply=True)
+    every = evaluations_frame(chosen, by_ply=False)
+    if every.is_empty():
+        return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
+    every_by_ply = evaluations_frame(chosen, by_ply=True)
+    totals, by_ply = map(chosen.select_shown, (every, every_by_ply))
     note = (
         "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
         "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
@@ -42,7 +44,7 @@ def build_evaluations_section(chosen: ReportData) -> ReportSection:
         agent_table(chosen, caption, frame, _build_columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], _build_figures(by_ply, chosen), tables[1])
+    return Result(note, tables[0], _build_figures(by_ply, chosen), tables[1], frame=pl.concat([every, every_by_ply]))
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -59,7 +61,7 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def evaluations_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
-    """A row for each agent that is shown and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
+    """A row for each agent and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
     turns = TURNS.format(condition=f"\n{chosen.selection.condition}\n")
     rows = chosen.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
     names = [chosen.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
@@ -77,7 +79,7 @@ def evaluations_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
         mean("seconds", "turns"),
         error=mean("squares", "reported").sqrt(),
     )
-    return chosen.sort_by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
+    return chosen.sort_by_rank(chosen.select_wanted(means))
 
 
 def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:

@@ -9,7 +9,8 @@ import polars as pl
 from analytics.questions.columns import Table, number_column, text_column
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, number_figures
+from analytics.report.result import Result
+from analytics.report.section import number_figures
 from analytics.report.style import Figure
 from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
@@ -25,19 +26,24 @@ class LearningCurve(NamedTuple):
     rows: pl.DataFrame  # in the form of ``analytics.report.style.render_curve_svg``
 
 
-def build_learning_section(chosen: ReportData) -> ReportSection:
+def build_learning_section(chosen: ReportData) -> Result:
     """The learning curves of the policies that learned in these runs."""
-    found = load_curves(chosen)
-    if not found:
-        return ReportSection(missing="no policy was learned in these runs")
-    count = len(select_cards(chosen))
-    newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
+    every = load_curves(chosen)
+    if not every:
+        return Result(missing="no policy was learned in these runs")
+    found = every[-MAX_POLICIES:]
+    newest = f" Shown are the newest {len(found)} of {len(every)} policies." if len(every) > len(found) else ""
     note = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
         f"interval, or fitness by generation.{newest}"
     )
     figures = [build_learning_figure(each) for each in found if not each.rows.is_empty()]
-    return ReportSection(note, figures=number_figures("learning", figures), numbers=_build_numbers_table(found))
+    return Result(
+        note,
+        figures=number_figures("learning", figures),
+        numbers=_build_numbers_table(found),
+        frame=learning_frame(every),
+    )
 
 
 def _build_numbers_table(found: list[LearningCurve]) -> Table:
@@ -71,15 +77,12 @@ def select_cards(chosen: ReportData) -> list[PolicyCard]:
 
 
 def load_curves(chosen: ReportData) -> list[LearningCurve]:
-    """The curves of the newest ``MAX_POLICIES`` of ``select_cards``, each over the whole training.
+    """The curves of ``select_cards``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
     archive = chosen.opened.archive
-    return [
-        LearningCurve(card, policy_store.read_table(archive, card, "curve"))
-        for card in select_cards(chosen)[-MAX_POLICIES:]
-    ]
+    return [LearningCurve(card, policy_store.read_table(archive, card, "curve")) for card in select_cards(chosen)]
 
 
 def learning_frame(found: list[LearningCurve]) -> pl.DataFrame:

@@ -18,7 +18,8 @@ from analytics.questions.columns import (
 )
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, number_figures
+from analytics.report.result import Result
+from analytics.report.section import number_figures
 from analytics.report.style import Figure, SvgPicture
 from analytics.statistics.tally import normal_quantile
 from quarto.notation import format_cell, format_piece
@@ -47,7 +48,7 @@ PLACEMENTS = DecisionKind("first_placements", "cell", "placement", format_cell)
 GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
-def build_placements_section(chosen: ReportData) -> ReportSection:
+def build_placements_section(chosen: ReportData) -> Result:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
@@ -56,7 +57,7 @@ def build_placements_section(chosen: ReportData) -> ReportSection:
     return _build_section(chosen, PLACEMENTS, note)
 
 
-def build_gifts_section(chosen: ReportData) -> ReportSection:
+def build_gifts_section(chosen: ReportData) -> Result:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
@@ -67,10 +68,11 @@ def build_gifts_section(chosen: ReportData) -> ReportSection:
     return _build_section(chosen, GIFTS, note)
 
 
-def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> ReportSection:
-    frame = openings_frame(chosen, kind)
+def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> Result:
+    every = openings_frame(chosen, kind)
+    frame = chosen.select_shown(every, ALL_AGENTS)
     if frame.is_empty():
-        return ReportSection(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
+        return Result(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
     imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
     agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
@@ -88,16 +90,16 @@ def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> ReportS
         number_figures(kind.column, _build_figures(frame, kind, chosen)),
         Table(f"First {kind.what}s", columns),
     )
-    return ReportSection(note + left_out, figures=figures, numbers=numbers)
+    return Result(note + left_out, figures=figures, numbers=numbers, frame=every)
 
 
 def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
-    There is a row for each rules, agent that is shown, ply and choice. The agent ``ALL_AGENTS`` is all agents together,
-    shown or not. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``,
-    ``draws``, ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64);
-    ``score`` (1 won, 1/2 drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    There is a row for each rules, agent, ply and choice. The agent ``ALL_AGENTS`` is all agents together. Columns:
+    ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of the
+    agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0 lost) with
+    ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     found = chosen.run_named_query(kind.query_name).join(chosen.players_frame(), on=("run_id", "pairing", "game"))
     placing = (pl.col("ply") + 1) % 2
@@ -113,10 +115,10 @@ def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
         wins=pl.when(gave).then("losses").otherwise("wins"),
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
-    shown = choices.filter(pl.col("agent").is_in(chosen.agents))
-    together = choices.with_columns(agent=pl.lit(ALL_AGENTS)).select(shown.columns)
+    wanted = chosen.select_wanted(choices)
+    together = wanted.with_columns(agent=pl.lit(ALL_AGENTS)).select(wanted.columns)
     counted = (
-        pl.concat([together, shown])
+        pl.concat([together, wanted])
         .group_by("rules", "agent", "ply", kind.column)
         .agg(pl.col("games", "wins", "draws", "losses").sum())
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))

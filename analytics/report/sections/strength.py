@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import polars as pl
@@ -29,7 +29,8 @@ from analytics.questions.pairings import build_crosstable as crosstable_of
 from analytics.questions.ratings import Ratings, fit_ratings
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, agent_cells, agent_table
+from analytics.report.result import Result
+from analytics.report.section import agent_cells, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 
@@ -38,11 +39,11 @@ ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the l
 LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as wide as the panel
 
 
-def build_crosstable_section(chosen: ReportData) -> ReportSection:
+def build_crosstable_section(chosen: ReportData) -> Result:
     """The score of each agent against each other one."""
     frame = compute_standings(chosen).to_frame()
     if frame.is_empty():
-        return ReportSection(missing=NOBODY_MET)
+        return Result(missing=NOBODY_MET)
     agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
     tinted = [
         ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
@@ -56,7 +57,7 @@ def build_crosstable_section(chosen: ReportData) -> ReportSection:
     )
     met = [each for each in chosen.results if {each.first, each.second} <= {*agents} and each.first != each.second]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
-    return ReportSection(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
+    return Result(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
 def compute_standings(chosen: ReportData) -> Crosstable:
@@ -84,11 +85,11 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
     ]
 
 
-def build_ratings_section(chosen: ReportData) -> ReportSection:
+def build_ratings_section(chosen: ReportData) -> Result:
     """The strength of each agent."""
     fit = fit_report_ratings(chosen)
     if fit is None:
-        return ReportSection(missing=NOBODY_MET)
+        return Result(missing=NOBODY_MET)
     frame = ratings_frame(fit)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
     table = agent_table(chosen, "Ratings in Elo", frame, [*rating_columns(frame), above])
@@ -106,8 +107,9 @@ def build_ratings_section(chosen: ReportData) -> ReportSection:
         "Probability of being above the other, in %",
         [text_column("agent", frame["agent"]), *_rank_superiority_columns(fit)],
     )
-    figure = Figure("Ratings with their 95 % intervals", _build_chart(frame, chosen), f"ratings-{chosen.rules[0]}-0-")
-    return ReportSection(note, table, [figure], numbers, side_by_side=True)
+    chart = build_ratings_chart(frame, chosen.find_colour)
+    figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{chosen.rules[0]}-0-")
+    return Result(note, table, [figure], numbers, side_by_side=True, frame=fit.to_frame())
 
 
 def _rank_superiority_columns(fit: Ratings) -> list[ResultColumn]:
@@ -140,12 +142,12 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _build_chart(frame: pl.DataFrame, chosen: ReportData) -> Spec:
+def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
-        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[chosen.find_colour(row["agent"])][0]}
+        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[find_colour(row["agent"])][0]}
         for index, (row, lines) in enumerate(zip(_clip_infinite_ends(frame).to_dicts(), labels, strict=True))
     ]
     height = step * len(rows)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.exact.solutions import VALUE_NAMES, cell_sort_key, turn_sort_key
-from runners.play.game import Game, NextDecision, format_cells
 from runners.terminal.console import format_count
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition

@@ -12,7 +12,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.page import PAGE_SUBJECTS, find_subject
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.exact.solutions import VALUE_NAMES
@@ -50,7 +50,7 @@ def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
 class SectionView(NamedTuple):
     """A section, and the games that it is about."""
 
-    section: ReportSection
+    section: Result
     games: int
     runs: int
     agents: int  # of which at most ``report_data.MAX_AGENTS`` are shown

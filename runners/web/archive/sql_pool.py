@@ -19,11 +19,11 @@ import polars as pl
 from agents.base.agent import TurnTimeoutError
 from analytics.questions.columns import Cell, ResultColumn, Table
 from analytics.questions.sql.connection import ScratchFolder
+from analytics.questions.text_tables import format_table_cell
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position
 from runners.hosting.subprocess_client import MAX_BYTES, Subprocess, SubprocessDiedError
-from runners.terminal.tables import format_table_cell
 from runners.web.archive import urls
 from runners.web.archive.snapshots import BusyError
 

@@ -20,9 +20,9 @@ from analytics.store.schema import MAX_PAIRS
 from analytics.tables.derived.indexing import index_runs
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
+from quarto.game import Game, Participants, describe_ending, describe_turn
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import apply_decision
-from runners.play.game import Game, Participants, describe_ending, describe_turn
 from runners.play.hints import find_hint
 from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules

@@ -22,7 +22,7 @@ from analytics.report.page import SUBJECTS, render_report
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.rendering import render_template
 from analytics.report.report_data import select_report_data
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.report.sections import learning, strength
 from analytics.report.style import AGENT_COLOURS, Figure
 from quarto.errors import FailureError
@@ -274,7 +274,7 @@ def test_damage_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_texts_are_escaped_and_charts_are_not() -> None:
-    section = ReportSection(
+    section = Result(
         "<&",
         Table(
             "<c>",

@@ -16,8 +16,9 @@ from analytics import open_archive
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
-from analytics.report.page import build_subject_sections, render_sections_svg
+from analytics.report.page import build_subject_sections
 from analytics.report.report_data import MAX_AGENTS, select_report_data
+from analytics.report.result import render_results_svg
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import Archive
@@ -218,9 +219,12 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
         best = [each.agent for each in fit_ratings(chosen.head_to_head, samples=0).ratings][:MAX_AGENTS]
         assert chosen.agents == tuple(sorted(best))
         assert len({chosen.find_colour(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
+        section = lengths.build_lengths_section(chosen)  # the choice comes after the computation
+        assert {*section.frame["agent"]} == {*labels, "everybody"}
+        assert len(section.figures) == MAX_AGENTS
         assert (
             {*strength.compute_standings(chosen).agents}
-            == {*lengths.lengths_frame(chosen)["agent"]}
+            == {*chosen.select_shown(lengths.lengths_frame(chosen))["agent"]}
             == {*chosen.agents}
         )
 
@@ -291,7 +295,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 @pytest.mark.parametrize("slug", SAID)
 def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
-    picture = render_sections_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
+    picture = render_results_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
     for said in SAID[slug]:
         assert f">{said}</text>" in picture
     assert "NaN" not in picture
@@ -305,7 +309,7 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:
-        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", render_sections_svg(build_subject_sections(opened, "ratings")))
+        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", render_results_svg(build_subject_sections(opened, "ratings")))
         assert label in "".join(texts)
         assert "…" not in "".join(texts)
 
@@ -328,7 +332,7 @@ def test_where_there_is_no_picture_an_error_says_why(
     opened: OpenArchive, slug: str, where: str | None, complaint: str
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
-        render_sections_svg(build_subject_sections(opened, slug, where))
+        render_results_svg(build_subject_sections(opened, slug, where))
 
 
 def test_a_notebook_shows_a_section(full: OpenArchive) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
+from analytics.questions.frame_formats import format_text
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
@@ -27,7 +28,6 @@ from analytics.tables.derived.indexing import index_chunk as index_range
 from analytics.tables.derived.range_table import Chunk, select_best_ranges
 from runners.arena import indexing
 from runners.arena.indexing import update_whole_index
-from runners.terminal.tables import format_text
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom

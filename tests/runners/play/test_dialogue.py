@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from analytics.exact.game_review import GameReview, JudgedDecision
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import RequestError
+from quarto.game import Game, NextDecision, Participants
 from quarto.notation import format_cell, format_piece, parse_cell, parse_game, parse_piece
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.play.dialogue import HELP, Dialogue, DialogueCommand, apply_decision, parse_command
-from runners.play.game import Game, NextDecision, Participants
 from runners.play.hints import find_hint, render_review
 from runners.play.session import Session
 from tests import naive

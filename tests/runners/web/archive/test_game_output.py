@@ -14,9 +14,9 @@ from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.questions.columns import format_game_name
 from analytics.store.archive import Archive
+from quarto.game import Game
 from quarto.notation import format_game, parse_game
 from quarto.rules import CLASSIC
-from runners.play.game import Game
 from runners.web.archive.board_svg import FINISHED_COLOUR, LAST_COLOUR, render_animated_game_svg, render_stroke_path
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play

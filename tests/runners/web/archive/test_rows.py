@@ -13,6 +13,7 @@ from msgspec import structs
 
 from analytics.questions.columns import MISSING, Table, format_elo
 from analytics.questions.head_to_head import compute_head_to_head
+from analytics.questions.logged_games import GIFT, PLACEMENT, ValueChange, list_decisions, load_logged_game
 from analytics.questions.openings import OpeningsQuery
 from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
@@ -37,15 +38,7 @@ from runners.web.archive.agents_and_policies import (
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position
-from runners.web.archive.games import (
-    GIFT,
-    NO_GAMES,
-    PLACEMENT,
-    ValueChange,
-    list_decisions,
-    list_games,
-    load_logged_game,
-)
+from runners.web.archive.games import NO_GAMES, list_games
 from runners.web.archive.runs import list_filter_names, list_runs, select_runs
 from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section
 from runners.web.archive.snapshots import SnapshotService
