@@ -212,7 +212,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
             met = meetings.setdefault(agent, {})
             if agent != opponent:
                 met[opponent] = met[opponent] + tally if opponent in met else tally
-    by_pairs = any(result.by_pairs for result in pairing_results)
+    by_pairs = any(result.by_pairs for result in pairing_results if result.first != result.second)
     standings = [_build_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 from xml.sax.saxutils import escape
 
 from analytics.questions.columns import (
@@ -24,14 +25,12 @@ from analytics.questions.columns import (
 from analytics.questions.head_to_head import (
     HeadToHead,
     compute_head_to_head,
-    load_tally_results,
-    merge_results,
-    replace_labels,
 )
 from analytics.questions.mistakes import find_judged_agents, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
+from analytics.questions.pace import compute_pace, format_games_a_second
 from analytics.questions.pairings import PairingResult, pairings_frame
-from analytics.questions.ratings import fit_ratings
+from analytics.questions.ratings import Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -51,27 +50,12 @@ from runners.web.archive.runs import RunRow, format_minute, list_filter_names, l
 from runners.web.archive.sections import build_mistakes_table
 
 
-class RankedAgent(NamedTuple):
-    """An agent among all others under its rules."""
-
-    agent: str
-    rank: int  # from 1
-    rated_agents: int  # agents that are rated
-    elo: str
-
-
-def rank_agents(opened: OpenArchive, rules: str) -> tuple[RankedAgent, ...]:
-    """The agents under some rules, best first, those that the games rate. Trainings are left out."""
-    records = GameFilter(rules=rules, trainings=False).select_runs(opened.archive)
-    found, _ = replace_labels(load_tally_results(opened, records), records)
-    tallies = {(each.first, each.second): each.tally for each in merge_results(found.values(), None)}
+def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
+    """Rate the agents under some rules as `qarena rate` does, without intervals; None if the games rate nobody."""
     try:
-        rated = [each for each in fit_ratings(tallies, samples=0).ratings if each.elo.mean == each.elo.mean]
+        return compute_ratings(opened, rules=rules, samples=0)
     except RequestError:  # all of these games are those of trainings, or nobody met another agent
-        return ()
-    return tuple(
-        RankedAgent(each.agent, rank, len(rated), format_elo(each.elo.mean)) for rank, each in enumerate(rated, 1)
-    )
+        return None
 
 
 def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
@@ -110,21 +94,23 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
 
 
 def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
-    found = next((each for each in rank_agents(opened, rules) if each.agent == agent), None)
-    if found is None:
+    """The agent's rating, and its rank among those that have one, or why it has none."""
+    ratings = rate_agents(opened, rules)
+    rating = ratings.find_rating(agent) if ratings else None
+    if ratings is None or rating is None or math.isnan(rating.elo.mean):
         return f"Not rated under {rules} rules"
-    return f"{found.elo} Elo, rank {found.rank} of {found.rated_agents} under {rules} rules"
+    elo = f"{format_elo(rating.elo.mean)} Elo"
+    if rating.rank is None:
+        return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
+    group = [other for other in ratings.ranked if other.group == rating.group]
+    among = f"; {ratings.groups} groups of agents have no games between them" if ratings.groups > 1 else ""
+    return f"{elo}, rank {rating.rank} of {len(group)} under {rules} rules{among}"
 
 
 def _describe_speed(rows: Sequence[RunRow]) -> str:
-    """Games a second of the runs whose records say how long they took; all of their agents share this time."""
-    timed = [row for row in rows if row.record.seconds and not row.record.training]
-    seconds = sum(row.record.seconds for row in timed)
-    if not seconds:
-        return ""
-    rate = sum(row.games for row in timed) / seconds
-    pace = f"{rate:,.0f}" if rate >= SMALL_RATE else f"{rate:.2g}"
-    return f"; {pace} games a second, its opponents' time included"
+    """Games a second of the runs that say how long they took; all of their agents share this time."""
+    pace = compute_pace((row.record, row.games) for row in rows if not row.record.training)
+    return "" if pace is None else f"; {format_games_a_second(pace)} games a second, its opponents' time included"
 
 
 def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
@@ -196,7 +182,6 @@ def _build_regret_table(opened: OpenArchive, wanted: GameFilter) -> Table | None
 
 MAX_OPENINGS = 10
 UNJUDGED_NOTICE = "No decision of this agent is judged: `qarena annotate` does that."
-SMALL_RATE = 10  # games a second, below which they are not whole numbers
 CURVE_TABLE = "curve"
 MAX_ROWS = 200
 

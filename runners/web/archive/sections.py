@@ -79,7 +79,8 @@ def select_reported_games(opened: OpenArchive, wanted: GameFilter) -> ReportData
     if not there:
         raise RequestError("these runs have no games yet")
     where = run_condition_sql(record.run_id for record, _ in there)
-    return ReportData(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+    chosen = Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there))
+    return ReportData(chosen, frozenset(record.run_id for record, _ in there))  # trainings are there if asked for
 
 
 def _list_labels(records: Iterable[RunRecord]) -> set[str]:
