@@ -14,6 +14,7 @@ from tests.naive import PRESETS
 
 LEAGUE = [f"agent{number:02}" for number in range(14)]  # more than a report shows; each has rank 1 to 14
 STAR, RARE, PERSON = "star", "rare", "human:ada"  # won everything; one game; a person
+PARTNER = "partner"  # played the person often, and agents seldom
 SECONDS, THOUGHT = 2.0, 400.0  # that the runs of agents took together, and a person's
 Decide = Callable[[int], int | None]  # the winning seat of the game with a number; None: as it comes
 
@@ -27,6 +28,8 @@ def write_uneven_archive(root: Path) -> Archive:
     _write_run(archive, [(RARE, LEAGUE[1])], 1, seats="fixed")
     # The person holds seat 0 and wins most games.
     _write_run(archive, [(PERSON, LEAGUE[2])], 120, lambda game: int(game % 9 == 0), seats="fixed", seconds=THOUGHT)
+    _write_run(archive, [(PERSON, PARTNER)], 120, seats="fixed")
+    _write_run(archive, [(PARTNER, LEAGUE[1])], 20)
     _write_run(archive, [(LEAGUE[3], LEAGUE[4])], 200, lambda game: 1 - game % 2, training=True)
     others = [(LEAGUE[13], LEAGUE[0]), (LEAGUE[0], LEAGUE[5]), (LEAGUE[5], LEAGUE[13])]
     _write_run(archive, others, 150, rules=PRESETS["square"])

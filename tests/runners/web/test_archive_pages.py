@@ -215,7 +215,7 @@ def test_the_best_agents_of_the_first_page_are_those_with_a_rank(tmp_path: Path)
 
 def test_without_an_agent_of_a_rank_the_first_page_says_so(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "games", create=True)
-    archive.write_run(record())
+    archive.write_run(record(status="complete"))
     store(archive, RUN_ID, [random_block(1, 0)])
     with visitor(tmp_path / "games") as ada:
         page = plain(ada.ready("/").text)
