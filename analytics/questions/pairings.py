@@ -443,6 +443,14 @@ def _format_code_label(label: str, code: str) -> str:
     return f"{label}@{code[:CODE_DIGITS]}"
 
 
+def find_label(name: str, labels: Collection[str]) -> str | None:
+    """Return the label of an agent that is shown under ``name``, one of ``labels``; None if it is none of them."""
+    label, _, code = name.rpartition("@")
+    if name in labels or len(code) != CODE_DIGITS:
+        label = name
+    return label if label in labels else None
+
+
 def _find_agent_codes(code: Mapping[str, Any]) -> dict[str, str]:
     """Return the fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
     codes = code.get("agents")

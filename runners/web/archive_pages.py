@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.questions.columns import Table, format_elo
+from analytics.questions.pairings import find_label
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import compare_runs
@@ -256,15 +257,15 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
     shown = {"latest": table, "rules": rules, "running": running, "standings": standings}
-    return {"archive_shown": True, **shown, **_view_best_agents(ratings)}
+    return {"archive_shown": True, **shown, **_view_best_agents(ratings, reader.filter_names.agents)}
 
 
-def _view_best_agents(ratings: Ratings | None) -> dict[str, Any]:
+def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[str, Any]:
     """The first of the agents with a rank, of the largest group if there are several, and the rule for ranks."""
     if ratings is None:
         return {"rated": False}
     best = [rating for rating in ratings.ranked if rating.group == 0][:LATEST_ROWS]
-    rows = [(rating.agent, format_elo(rating.elo.mean)) for rating in best]
+    rows = [(find_label(each.agent, labels) or each.agent, each.agent, format_elo(each.elo.mean)) for each in best]
     missing = "" if best else "No agent has a rank yet: "
     group = "" if ratings.groups == 1 else "; these are of the largest group of agents with games between them"
     note = f"{missing}{RANKING_RULE}{group if best else ''}."

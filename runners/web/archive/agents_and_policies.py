@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape
@@ -29,8 +29,8 @@ from analytics.questions.head_to_head import (
 from analytics.questions.mistakes import find_judged_agents, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
 from analytics.questions.pace import compute_pace, format_games_a_second
-from analytics.questions.pairings import PairingResult, pairings_frame
-from analytics.questions.ratings import Ratings, compute_ratings
+from analytics.questions.pairings import PairingResult, find_label, pairings_frame
+from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -89,16 +89,25 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
         **{f"Under {name} rules": urls.agent_url(agent, name) for name in played if name != rules},
     }
     lead = f"{_describe_rating(opened, agent, rules)}{_describe_speed([row for row in rows if row.rules == rules])}"
-    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent)
+    labels = {label for row in rows for label in row.agents}
+    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent, labels)
     return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
 
 
 def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
-    """The agent's rating, and its rank among those that have one, or why it has none."""
+    """The agent's rating, and its rank among those that have one, or why it has none; of several codes, of each."""
     ratings = rate_agents(opened, rules)
-    rating = ratings.find_rating(agent) if ratings else None
-    if ratings is None or rating is None or math.isnan(rating.elo.mean):
+    found = [] if ratings is None else [each for each in ratings.ratings if find_label(each.agent, [agent])]
+    rated = [rating for rating in found if not math.isnan(rating.elo.mean)]
+    if ratings is None or not rated:
         return f"Not rated under {rules} rules"
+    names = ["" if rating.agent == agent else f"{rating.agent}: " for rating in rated]
+    return "; ".join(
+        f"{name}{_describe_rank(ratings, rating, rules)}" for name, rating in zip(names, rated, strict=True)
+    )
+
+
+def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
     elo = f"{format_elo(rating.elo.mean)} Elo"
     if rating.rank is None:
         return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
@@ -146,14 +155,19 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     return Table(title, [each for each in columns if each.texts])
 
 
-def _build_opponents_table(met: HeadToHead, agent: str) -> Table:
-    """The results as one agent sees them, a row an opponent, the most games first."""
+def _build_opponents_table(met: HeadToHead, agent: str, labels: Collection[str]) -> Table:
+    """The results as one agent sees them, a row an opponent, the most games first; of several codes, of each.
+
+    ``labels`` are those of all agents of these runs.
+    """
     seen = sorted((_put_agent_first(agent, each, met) for each in met.results), key=lambda each: -each.games)
-    opponents = [each.second for each in seen]
+    names, opponents = [each.first for each in seen], [each.second for each in seen]
     counts = [format_count(each.games) for each in seen]
-    games = [urls.games_url(agent=agent, opponent=opponent, rules=met.rules) for opponent in opponents]
+    known = [find_label(opponent, labels) or opponent for opponent in opponents]
+    games = [urls.games_url(agent=agent, opponent=label, rules=met.rules) for label in known]
     columns = [
-        link_column("opponent", opponents, [urls.agent_url(each, met.rules) for each in opponents]),
+        link_column("opponent", opponents, [urls.agent_url(label, met.rules) for label in known]),
+        *([text_column("agent", names)] if len(set(names)) > 1 else []),
         link_column("games", counts, games, right=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
@@ -161,11 +175,11 @@ def _build_opponents_table(met: HeadToHead, agent: str) -> Table:
 
 
 def _put_agent_first(agent: str, result: PairingResult, met: HeadToHead) -> PairingResult:
-    if result.first == agent:
+    if find_label(result.first, [agent]):
         return result
-    tally = result.tally.swapped
-    clusters = met.shared.build_meeting_clusters(agent, result.first, tally) if met.shared else None
-    return replace(result, first=agent, second=result.first, tally=tally, clusters=clusters)
+    first, second, tally = result.second, result.first, result.tally.swapped
+    clusters = met.shared.build_meeting_clusters(first, second, tally) if met.shared else None
+    return replace(result, first=first, second=second, tally=tally, clusters=clusters)
 
 
 def _build_regret_table(opened: OpenArchive, wanted: GameFilter) -> Table | None:

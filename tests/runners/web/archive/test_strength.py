@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from analytics import open_archive
 from analytics.questions.columns import MISSING, Table, format_elo, format_percent
+from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.ranking import FEW_GAMES, MIN_RANKED_GAMES, RANKING_RULE, WON_ALL
 from analytics.questions.ratings import Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
@@ -26,7 +28,7 @@ from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.store.archive import Archive
 from runners.web.archive.agents_and_policies import build_agent_page, rate_agents
 from runners.web.archive.sections import build_section
-from tests.analytics.naive_games import block_of, random_game, record, spec_of, store
+from tests.analytics.naive_games import block_of, random_block, random_game, record, spec_of, store
 from tests.analytics.uneven_games import LEAGUE, PARTNER, PERSON, RARE, SECONDS, STAR, write_uneven_archive
 from tests.runners.terminal.test_results import lines_of
 
@@ -204,6 +206,29 @@ def test_what_the_seat_decided_is_unknown_alike_everywhere(qarena: Qarena, by_se
         assert {agent: [row["Elo"], row["95 % interval"]] for agent, row in shown.items()} == printed
         assert shown["C"]["above the next, %"] == "50.0"
         assert build_agent_page(opened, "C").lead.startswith("Not rated under classic rules")
+
+
+def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path) -> None:
+    pairings = [("a", "b")]
+    archive = Archive.open(tmp_path / "codes", create=True)
+    for seed, code in enumerate(("1" * 64, "2" * 64)):
+        run = record(spec_of(pairings=pairings, seed=seed), games=120, status="complete")
+        archive.write_run(structs.replace(run, code={**run.code, "agents": {"a": code, "b": "3" * 64}}))
+        store(archive, run.run_id, [random_block(seed, pairs=60)], pairings)
+    with open_archive(tmp_path / "codes") as opened:
+        rated = compute_ratings(opened)
+        page = build_agent_page(opened, "a")
+        assert {each.agent for each in rated.ratings} == {"a@111111", "a@222222", "b"}
+        for rating in (each for each in rated.ratings if each.agent != "b"):
+            assert f"{rating.agent}: {format_elo(rating.elo.mean)} Elo, rank {rating.rank} of 3" in page.lead
+        table = next(part for part in page.parts if isinstance(part, Table) and part.title.startswith("Results of a"))
+        met = compute_head_to_head(opened)
+        expected = {each.first: ["b", format_percent(each.score.mean)] for each in met.results}
+        assert {cells[1].text: [cells[0].text, cells[3].text] for cells in table.cells} == expected
+        ratings = build_section(opened, "ratings", CLASSIC).section.table
+        assert ratings is not None
+        links = {row[0].text: row[0].link for row in ratings.cells}
+        assert links["a@111111"] == "/browse/agent?agent=a&rules=classic"
 
 
 def test_the_pace_of_an_agent_leaves_out_games_against_people(qarena: Qarena, opened: OpenArchive) -> None:
