@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -24,18 +23,17 @@ from analytics.questions.columns import SEAT_ROLES, SEAT_ROLES_MOVER, format_elo
 from analytics.questions.head_to_head import find_shared_openings, load_chosen_results, merge_results
 from analytics.questions.pairings import SharedOpenings
 from analytics.questions.ranking import A_PERSON, FEW_GAMES, count_games_against_agents, list_unranked_reasons
+from analytics.questions.rating_bootstrap import BootstrapPopulation, Tallies
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.davidson import FARTHEST_FINITE, DavidsonFit, SeatCounts, fit_davidson, transitive_closure
-from analytics.statistics.tally import CONFIDENCE, SEAT_RESULTS, Estimate, Tally, sum_tallies_by_key, tally_to_cells
+from analytics.statistics.tally import CONFIDENCE, Estimate, sum_tallies_by_key
 from quarto.errors import RequestError
 
 ELO_PER_UNIT = 400 / math.log(10)  # Elo points for one natural unit
 DECIMALS = 6  # of reported values: further ones may depend on the machine's linear algebra
 SAMPLES = 200
 MAX_NAMED = 10  # agents of a sentence
-
-Tallies = Mapping[tuple[str, str], Tally]  # by first and second agent
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ def fit_ratings(
         raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
-    pairs = _BootstrapPopulation.build(tallies, agents, shared)
+    pairs = BootstrapPopulation.build(tallies, agents, shared)
     games = pairs.count_games(pairs.cells)
     rated = _RatedAgents(
         _number_groups(len(agents), games), _count_games(len(agents), games), agents.index(anchor) if anchor else None
@@ -237,7 +235,7 @@ def fit_ratings(
     fitted, dice = fit_davidson(len(agents), games), np.random.default_rng(seed)
     again = [fit_davidson(len(agents), pairs.count_games(pairs.resample(dice)), fitted) for _ in range(samples)]
     elos, drawn = rated.compute_elos(fitted), [rated.compute_elos(each) for each in again]
-    order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
+    order = _sort_by_strength(elos, fitted, rated.groups)
     undecided = fitted.seat_decides & rated.is_in_reference(fitted)
     games_against_agents, ranks, found = count_games_against_agents(tallies), Counter[int](), []
     for i in order.tolist():
@@ -277,56 +275,6 @@ def _orient_tallies(tallies: Tallies) -> Tallies:
         if first != second and tally.games
     )
     return dict(sorted(found.items()))
-
-
-# What a cell of a tally adds to LOSS, DRAW, WIN of seat 0, in the first agent's games there, then the second one's: a
-# loss of the first agent in seat 1 is a win of seat 0.
-_GAMES_BY_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1)
-
-
-@dataclass(frozen=True)
-class _BootstrapPopulation:
-    """The results of all pairs of games of ``M`` pairs of agents: the population of the bootstrap."""
-
-    zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
-    one: NDArray[np.int64]  # [2 M]
-    cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.tally``)
-    grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
-
-    @staticmethod
-    def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> _BootstrapPopulation:
-        numbers = {agent: number for number, agent in enumerate(agents)}
-        first, second = (np.array([numbers[both[i]] for both in tallies]) for i in (0, 1))
-        cells = np.array([tally_to_cells(tally) for tally in tallies.values()])
-        grouped = np.zeros((0, *cells.shape), np.int64)
-        if shared is not None:
-            grouped = np.stack([shared.count_pairs_between(*both) for both in tallies], axis=1)
-            grouped = grouped[grouped.any(axis=(1, 2))]
-        return _BootstrapPopulation(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
-
-    def count_games(self, cells: NDArray[np.int64]) -> SeatCounts:
-        counts = (cells @ _GAMES_BY_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
-        return SeatCounts(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
-
-    @cached_property
-    def _unshared_pairs(self) -> NDArray[np.int64]:
-        """[M, 15] the pairs whose openings are not shared."""
-        alone: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
-        return alone
-
-    @cached_property
-    def _unshared_cell_shares(self) -> NDArray[np.float64]:
-        """[M, 15] the share of each cell in the pairs whose openings are not shared; zeros if there are none."""
-        shares: NDArray[np.float64] = self._unshared_pairs / np.maximum(1, self._unshared_pairs.sum(axis=1))[:, None]
-        return shares
-
-    def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """A bootstrap sample, drawn with replacement: as many groups of openings, and as many of the other pairs."""
-        pairs, groups = self._unshared_pairs.sum(axis=1), len(self.grouped)
-        drawn = dice.multinomial(pairs, self._unshared_cell_shares)
-        if groups:
-            drawn += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)
-        return drawn
 
 
 @dataclass(frozen=True)
@@ -386,6 +334,13 @@ def _count_games(agents: int, games: SeatCounts) -> NDArray[np.int64]:
     total = games.counts.sum(axis=1)
     played = np.bincount(games.zero, total, agents) + np.bincount(games.one, total, agents)
     return played.astype(np.int64)
+
+
+def _sort_by_strength(elos: NDArray[np.float64], fitted: DavidsonFit, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[A] indices of agents, best first in each group; of those without a bound, as far as their own games tell."""
+    strengths = np.where(np.isnan(elos), 0.0, np.round(fitted.strengths, DECIMALS))
+    below = np.where(np.isnan(elos), 0, fitted.above.sum(axis=1))
+    return np.lexsort((-strengths, -below, np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), groups))
 
 
 def _compute_superiority(

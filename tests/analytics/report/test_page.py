@@ -287,9 +287,11 @@ def test_texts_are_escaped_and_charts_are_not() -> None:
     )
     section.figures[0].__dict__["svg"] = "<svg></svg>"  # as if it was drawn
     values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1, "trainings": 0}
+    values["names"] = ["<n>"]
     page = render_template("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
     assert "<title>&lt;t&gt;</title>" in page
     assert "<p>&lt;s&gt;</p>" in page
+    assert '<p class="note">Names: &lt;n&gt;.</p>' in page
     assert '<section id="a-b"><h2>a&#34;b</h2>' in page
     assert '<p class="note">&lt;&amp;</p>' in page
     assert 'aria-label="&lt;c&gt;"><table class="data properties"><caption><span>&lt;c&gt;</span></caption>' in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import random
@@ -208,7 +209,8 @@ def test_what_the_seat_decided_is_unknown_alike_everywhere(qarena: Qarena, by_se
         assert build_agent_page(opened, "C").lead.startswith("Not rated under classic rules")
 
 
-def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path) -> None:
+def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style, "_render_spec", lambda _: "<svg></svg>")
     pairings = [("a", "b")]
     archive = Archive.open(tmp_path / "codes", create=True)
     for seed, code in enumerate(("1" * 64, "2" * 64)):
@@ -225,6 +227,7 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path) -> None
         met = compute_head_to_head(opened)
         expected = {each.first: ["b", format_percent(each.score.mean)] for each in met.results}
         assert {cells[1].text: [cells[0].text, cells[3].text] for cells in table.cells} == expected
+        assert "played by 2 codes, shown as a@111111 and a@222222" in html.unescape(render_report(opened))
         ratings = build_section(opened, "ratings", CLASSIC).section.table
         assert ratings is not None
         links = {row[0].text: row[0].link for row in ratings.cells}
