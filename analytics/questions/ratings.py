@@ -241,7 +241,7 @@ def fit_ratings(
     for i in order.tolist():
         agent, group = agents[i], int(rated.groups[i])
         elo = _estimate_interval(elos[i], [each[i] for each in drawn]) if math.isfinite(elos[i]) else None
-        moved = Estimate(*(value + anchor_elo for value in elo or _repeat_unbounded(elos[i], samples)))
+        moved = Estimate(*(value + anchor_elo for value in elo or _repeat_unbounded(float(elos[i]), samples)))
         unranked = list_unranked_reasons(agent, moved.mean, games_against_agents[agent], bool(undecided[i]))
         ranks[group] += not unranked
         rank = None if unranked else ranks[group]

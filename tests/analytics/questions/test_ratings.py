@@ -219,6 +219,7 @@ def test_who_wins_everything_has_no_bound() -> None:
     assert {rating.agent for rating in found.ratings if not rating.bounded} == {"star", "dud"}
     assert [rating.agent for rating in found.ratings] == ["star", "b", "a", "dud"]
     assert found.ratings[0].elo == (math.inf, math.inf, math.inf)
+    assert {type(end) for rating in found.ratings for end in rating.elo} == {float}
     assert found.ratings[3].elo == (-math.inf, -math.inf, -math.inf)
     assert {agent: elo for agent, elo in elos(found).items() if agent in without} == without
 
