@@ -173,21 +173,21 @@ class ReportData:
         first = [rating.agent for rating in rated.ratings] if rated else []
         return [agent for agent in dict.fromkeys([*first, *self._best_first]) if agent in self.agents]
 
-    def sort_by_rating(self, frame: pl.DataFrame, by_rules: bool = False) -> pl.DataFrame:
-        """The rows in the order of ``list_shown_agents``; other rows, of all agents together, come first.
+    def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
+        """The rows in the order of the columns ``outer`` and, within, of ``list_shown_agents``.
 
-        ``by_rules``: by ``rules`` first, and within in the order of the ratings under these.
+        If ``rules`` is one of ``outer``, this is the order of the ratings under the row's rules. Rows about no agent
+        (``""``) come first, those about agents that are not shown last.
         """
-        names = frame["rules"].unique().sort().to_list() if by_rules else [None]
+        keys = ["rules", "agent"] if "rules" in outer else ["agent"]
+        rules = frame["rules"].unique().to_list() if "rules" in outer else [None]
         places = [
-            (rules, agent, place) for rules in names for place, agent in enumerate(self.list_shown_agents(rules), 1)
+            (name, agent, place) for name in rules for place, agent in enumerate(["", *self.list_shown_agents(name)])
         ]
         schema = {"rules": pl.String(), "agent": pl.String(), "_place": pl.Int64()}
-        order = pl.DataFrame(places, schema, orient="row")
-        keys = ["rules", "agent"] if by_rules else ["agent"]
-        placed = frame.join(order.select(*keys, "_place"), keys, "left", maintain_order="left")
-        ordered = placed.sort(*keys[:-1], pl.col("_place").fill_null(0), maintain_order=True)
-        return ordered.drop("_place")
+        order = pl.DataFrame(places, schema, orient="row").select(*keys, "_place")
+        placed = frame.join(order, keys, "left", maintain_order="left")
+        return placed.sort(*outer, "_place", nulls_last=True, maintain_order=True).drop("_place")
 
     @cached_property
     def total_tally(self) -> Tally:

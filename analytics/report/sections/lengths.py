@@ -85,7 +85,7 @@ def lengths_frame(chosen: ReportData) -> pl.DataFrame:
         counted.select("rules", "agent").unique().join(pl.DataFrame({"plies": range(SHORTEST, CELLS + 1)}), how="cross")
     )
     full = every.join(counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left").fill_null(0)
-    full = chosen.sort_by_rating(full.sort("rules", "agent", "plies"), by_rules=True).with_columns(
+    full = chosen.sort_by_rank(full.sort("rules", "agent", "plies"), "rules").with_columns(
         total=pl.col("games").sum().over("rules", "agent")
     )
     low, high = wilson_bounds(full["games"], full["total"])

@@ -37,7 +37,7 @@ def build_mistakes_section(chosen: ReportData) -> ReportSection:
 def mistakes_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
     """The agents that are shown, in the columns of ``summarise_decisions``. No rows where nothing was judged."""
     found = summarise_decisions(chosen.opened, chosen.selection.condition, by_ply, chosen.agent_names)
-    return chosen.sort_by_rating(found.filter(pl.col("agent").is_in(chosen.agents)))
+    return chosen.sort_by_rank(found.filter(pl.col("agent").is_in(chosen.agents)))
 
 
 def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:

@@ -122,7 +122,7 @@ def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
         .sort("rules", "agent", "ply", kind.column)
     )
-    return _add_means(chosen.sort_by_rating(counted, by_rules=True))
+    return _add_means(chosen.sort_by_rank(counted, "rules"))
 
 
 def _add_means(counted: pl.DataFrame) -> pl.DataFrame:

@@ -77,7 +77,7 @@ def thoughts_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
         mean("seconds", "turns"),
         error=mean("squares", "told").sqrt(),
     )
-    return chosen.sort_by_rating(means.filter(pl.col("agent").is_in(chosen.agents)))
+    return chosen.sort_by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
 
 
 def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
