@@ -175,9 +175,9 @@ def interval_column(
     return ResultColumn("95 % interval", texts, drop_priority=spare)
 
 
-def ranking_columns(agents: Sequence[str]) -> list[ResultColumn]:
-    """The columns of ranks and agents, best first."""
-    return [number_column("", range(1, len(agents) + 1)), text_column("agent", agents)]
+def ranking_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
+    """The columns of ranks and agents, best first; without ``ranks`` the rows are numbered."""
+    return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
 def link_column(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -101,6 +102,29 @@ def compute_head_to_head(opened: OpenArchive, choice: GameFilter = ALL_GAMES) ->
     chosen game counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run, an invalid
     condition, and games under more than one set of rules; ``FailureError`` for damaged files.
     """
+    chosen, named, names, left_out = load_chosen_results(opened, choice)
+    shared = count_results_by_shared_openings(opened, choice.where, chosen, named)
+    merged = merge_results(named.values(), shared)
+    notes = [
+        *names.notes,
+        *_describe_warnings(chosen, merged, left_out),
+        *_describe_incomplete_runs(opened, chosen),
+    ]
+    notes += describe_repeated_games(opened, [record.run_id for record in chosen])
+    return HeadToHead(chosen[0].rules.name, merged, tuple(notes), shared, chosen[0].rules.mover_chooses)
+
+
+class ChosenResults(NamedTuple):
+    """The results in chosen games, by run and pairing, before those of the same two agents are merged."""
+
+    records: list[RunRecord]  # the runs, by one set of rules
+    results: ResultsByPairing
+    names: AgentNames
+    trainings: int  # runs of trainings that are left out
+
+
+def load_chosen_results(opened: OpenArchive, choice: GameFilter) -> ChosenResults:
+    """Load or count the results in the chosen games. Raises as ``compute_head_to_head`` does."""
     records = _select_runs_with_games(opened, choice)
     chosen = [record for record in records if choice.can_match_run(record)]
     if records and not chosen:
@@ -111,15 +135,7 @@ def compute_head_to_head(opened: OpenArchive, choice: GameFilter = ALL_GAMES) ->
     )
     found = {key: result for key, result in found.items() if choice.can_match_agents((result.first, result.second))}
     named, names = replace_labels(found, chosen)
-    shared = count_results_by_shared_openings(opened, choice.where, chosen, named)
-    merged = merge_results(named.values(), shared)
-    notes = [
-        *names.notes,
-        *_describe_warnings(chosen, merged, len(records) - len(chosen)),
-        *_describe_incomplete_runs(opened, chosen),
-    ]
-    notes += describe_repeated_games(opened, [record.run_id for record in chosen])
-    return HeadToHead(chosen[0].rules.name, merged, tuple(notes), shared, chosen[0].rules.mover_chooses)
+    return ChosenResults(chosen, named, names, len(records) - len(chosen))
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:

@@ -212,7 +212,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
             met = meetings.setdefault(agent, {})
             if agent != opponent:
                 met[opponent] = met[opponent] + tally if opponent in met else tally
-    by_pairs = any(result.by_pairs for result in pairing_results)
+    by_pairs = any(result.by_pairs for result in pairing_results if result.first != result.second)
     standings = [_build_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
@@ -441,6 +441,14 @@ def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, st
 
 def _format_code_label(label: str, code: str) -> str:
     return f"{label}@{code[:CODE_DIGITS]}"
+
+
+def find_label(name: str, labels: Collection[str]) -> str | None:
+    """Return the label of an agent that is shown under ``name``, one of ``labels``; None if it is none of them."""
+    label, _, code = name.rpartition("@")
+    if name in labels or len(code) != CODE_DIGITS:
+        label = name
+    return label if label in labels else None
 
 
 def _find_agent_codes(code: Mapping[str, Any]) -> dict[str, str]:

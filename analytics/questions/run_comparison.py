@@ -28,6 +28,7 @@ from analytics.questions.columns import (
     text_column,
 )
 from analytics.questions.mistakes import summarise_decisions
+from analytics.questions.pace import compute_pace, format_games_a_second
 from analytics.questions.pairings import AgentNames, PairingResult, load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Estimate, normal_quantile
@@ -77,7 +78,7 @@ class RunComparison:
                     text_column("run", speeds["run"]),
                     number_column("games", speeds["games"]),
                     number_column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.2f}"),
-                    number_column("games a second", speeds["games_a_second"], lambda pace: f"{pace:,.0f}"),
+                    number_column("games a second", speeds["games_a_second"], format_games_a_second),
                 ],
             ),
             Table(
@@ -299,9 +300,12 @@ def _compute_p_value(difference: Estimate) -> float:
 def _speeds_frame(records: Iterable[RunRecord], rows: pl.DataFrame) -> pl.DataFrame:
     """The pace of each run; ``rows`` are the results."""
     games = dict(rows.group_by("run").agg(pl.col("games").sum()).iter_rows())
-    found = [(each.run_id, games.get(each.run_id, 0), each.seconds or None) for each in records]
-    frame = pl.DataFrame(found, {"run": pl.String(), "games": pl.Int64(), "seconds": pl.Float64()}, orient="row")
-    return frame.with_columns((pl.col("games") / pl.col("seconds")).alias("games_a_second"))
+    found = [
+        (each.run_id, count := games.get(each.run_id, 0), each.seconds or None, compute_pace([(each, count)]))
+        for each in records
+    ]
+    schema = {"run": pl.String(), "games": pl.Int64(), "seconds": pl.Float64(), "games_a_second": pl.Float64()}
+    return pl.DataFrame(found, schema, orient="row")
 
 
 def _regret_frame(

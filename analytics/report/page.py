@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.questions.columns import format_noun
+from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.rendering import render_template
@@ -80,8 +81,8 @@ def build_subject_sections(
 
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """
-    subject, chosen = find_subject(slug), select_report_data(opened, where)
-    parts = chosen.split_by_rules(named) if subject.by_rules else []
+    subject, chosen = find_subject(slug), select_report_data(opened, where, named)
+    parts = chosen.parts_by_rules if subject.by_rules else []
     return subject.build_sections(chosen, parts) or [Result(missing="all chosen games are those of trainings")]
 
 
@@ -94,8 +95,8 @@ def render_report(
 
     Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
-    chosen = select_report_data(opened, where)
-    parts, rules = chosen.split_by_rules(named), chosen.rules
+    chosen = select_report_data(opened, where, named)
+    parts, rules = chosen.parts_by_rules, chosen.rules
     sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, parts)]
     return render_template(
         "report.html",
@@ -104,6 +105,8 @@ def render_report(
         condition=None if chosen.selection.where == ALWAYS_TRUE else chosen.selection.where,
         agents=len(chosen.games_by_agent),
         agents_shown=MAX_AGENTS,
+        ranking_rule=RANKING_RULE,
+        names=chosen.agent_names.notes,  # several codes of a label: in these games, which may be more than those rated
         trainings=len(chosen.records) - sum(len(part.records) for part in parts),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],

@@ -203,6 +203,14 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
 
+PERSON_PREFIX = "human:"  # of the label of a person, whatever game it is in: played here or imported
+
+
+def is_person(label: str) -> bool:
+    """Return whether a label is that of a person and not of an agent."""
+    return label.startswith(PERSON_PREFIX)
+
+
 RunId = Annotated[str, pattern_constraint(RUN_ID)]
 Sha256 = Annotated[str, pattern_constraint(SHA256)]
 

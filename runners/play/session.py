@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from analytics.store.game_tables import build_game
 from analytics.store.range_files import write_games
 from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
-from analytics.store.records import LABEL, run_id_to_stream_key
+from analytics.store.records import LABEL, PERSON_PREFIX, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
@@ -157,7 +157,7 @@ def build_run_spec(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: i
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
-    label = f"human:{name}"
+    label = f"{PERSON_PREFIX}{name}"
     longest = _add_aids_to_label(label, AID_COMBINATIONS[-1])
     if not name.strip() or not LABEL.fullmatch(longest):
         raise RequestError(

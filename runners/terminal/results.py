@@ -115,13 +115,14 @@ def _describe_zero(frame: pl.DataFrame, anchor: str | None, anchor_elo: float) -
 def _print_group(frame: pl.DataFrame, title: str, wide: bool | None) -> None:
     """Print the ratings of agents that games connect, and the probability that an agent is above another."""
     size, frame = len(frame), frame.head(MAX_ROWS)
-    agents, elos, sure = ranking_columns([*frame["agent"]]), rating_columns(frame), superiority_columns(frame)
+    names, elos, sure = [*frame["agent"]], rating_columns(frame), superiority_columns(frame)
+    ranked, numbered = ranking_columns(names, frame["rank"]), ranking_columns(names)
     print_tables(
-        [build_table(agents + elos + sure, f"{title}; > probability of being above, in %")],
+        [build_table(ranked + elos + sure, f"{title}; > probability of being above, in %")],
         *(
             [
-                build_table(agents + elos, title),
-                build_table(agents + others, "Probability of being above the other, in %"),
+                build_table(ranked + elos, title),
+                build_table(numbered + others, "Probability of being above the other, in %"),
             ]
             for others in (sure, _number_headings(">", sure))
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import polars as pl
@@ -19,6 +19,7 @@ from analytics.questions.columns import (
     number_column,
     opponent_columns,
     pairing_columns,
+    ranking_columns,
     rating_columns,
     standing_columns,
     superiority_columns,
@@ -26,13 +27,16 @@ from analytics.questions.columns import (
 )
 from analytics.questions.pairings import Crosstable, pairings_frame
 from analytics.questions.pairings import build_crosstable as crosstable_of
-from analytics.questions.ratings import Ratings, fit_ratings
+from analytics.questions.ranking import RANKING_RULE
+from analytics.questions.ratings import Ratings
+from analytics.questions.selection import check_single_rules
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.report.section import agent_cells, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
+from quarto.errors import RequestError
 
 NOBODY_MET = "no two different agents played each other"
 ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
@@ -41,6 +45,10 @@ LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as
 
 def build_crosstable_section(chosen: ReportData) -> Result:
     """The score of each agent against each other one."""
+    try:
+        check_single_rules(chosen.selection.runs)
+    except RequestError as error:
+        return Result(missing=str(error))
     frame = compute_standings(chosen).to_frame()
     if frame.is_empty():
         return Result(missing=NOBODY_MET)
@@ -51,7 +59,7 @@ def build_crosstable_section(chosen: ReportData) -> Result:
     ]
     columns = [text_column("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
     note = (
-        "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
+        "Points in percent, a draw counting half: over all games with others, and against each agent by its number "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_describe_variance_unit(chosen)}."
     )
@@ -86,59 +94,56 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
 
 
 def build_ratings_section(chosen: ReportData) -> Result:
-    """The strength of each agent."""
-    fit = fit_report_ratings(chosen)
-    if fit is None:
-        return Result(missing=NOBODY_MET)
-    frame = ratings_frame(fit)
+    """The strength of each agent that is shown, rated in one fit over all games."""
+    try:
+        fit = chosen.rate_agents()
+    except RequestError as error:
+        return Result(missing=str(error))
+    frame = ratings_frame(fit, chosen.agents)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
-    table = agent_table(chosen, "Ratings in Elo", frame, [*rating_columns(frame), above])
+    columns = [number_column("rank", frame["rank"]), *rating_columns(frame), above]
+    table = agent_table(chosen, "Ratings in Elo", frame, columns)
     mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
     centred, resampled = (
-        "each group" if fit.groups > 1 else "the agents",
+        ("each group" if fit.groups > 1 else "all agents")
+        + ("" if all(rating.bounded for rating in fit.ratings) else ", as far as their ratings have a bound,"),
         "openings" if chosen.shared_openings else "pairs",
     )
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{centred} is 0, intervals are from resampled {resampled}. Above the next: how likely an agent is stronger "
-        f"than the one below it. {' '.join(fit.describe(mover_chooses))}"
+        f"than the one below it. Ranks: {RANKING_RULE}. {' '.join(fit.describe(mover_chooses))}"
     )
     numbers = Table(
         "Probability of being above the other, in %",
-        [text_column("agent", frame["agent"]), *_rank_superiority_columns(fit)],
+        [*ranking_columns([*frame["agent"]])[::-1], *_number_superiority_columns(fit, frame)],
     )
     chart = build_ratings_chart(frame, chosen.find_colour)
     figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{chosen.rules[0]}-0-")
     return Result(note, table, [figure], numbers, side_by_side=True, frame=fit.to_frame())
 
 
-def _rank_superiority_columns(fit: Ratings) -> list[ResultColumn]:
-    """The columns of the other agents, best first, with their ranks as headings."""
-    return [each._replace(heading=f"> {rank}") for rank, each in enumerate(superiority_columns(fit.to_frame()), 1)]
+def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
+    """The columns of the agents of ``frame``, with the numbers of their rows as headings."""
+    shown = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
+    return [each._replace(heading=f"> {number}") for number, each in enumerate(superiority_columns(shown), 1)]
 
 
-def fit_report_ratings(chosen: ReportData) -> Ratings | None:
-    """The joint fit over the games between agents that are shown; None if no two of them played each other."""
-    shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
-    if not any(first != second for first, second in shown):
-        return None
-    return fit_ratings(shown, shared=chosen.shared_openings)
+def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.DataFrame:
+    """A row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
-
-def ratings_frame(fit: Ratings) -> pl.DataFrame:
-    """A row an agent, best first within each group of agents that met, directly or through others.
-
-    Columns: ``agent`` (String); ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over
-    pairs); ``games``, ``group`` (Int64); ``bounded`` (Boolean); ``above_next`` (Float64). ``above_next`` is the
-    probability that the agent is above the next one of its group, null for the last.
+    Columns: those of ``Ratings.to_frame`` up to ``unranked``; ``above_next`` (Float64), the probability that the agent
+    is above that of the next row, null for the last of a group. The choice of rows changes no other value.
     """
     frame = fit.to_frame()
+    if shown is not None:
+        frame = frame.filter(pl.col("agent").is_in([*shown]))
     following = [*zip(frame["agent"][1:], frame["group"][1:], strict=True), ("", -1)]
     above = [
         row[f"above {agent}"] if group == row["group"] else None
         for row, (agent, group) in zip(frame.to_dicts(), following, strict=True)
     ]
-    names = ("agent", "elo", "low", "high", "games", "group", "bounded")
+    names = ("rank", "agent", "elo", "low", "high", "games", "group", "bounded", "unranked")
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.questions.columns import ResultColumn, Table, link_column, number_column, text_column
+from analytics.questions.pairings import find_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -79,7 +80,8 @@ def select_reported_games(opened: OpenArchive, wanted: GameFilter) -> ReportData
     if not there:
         raise RequestError("these runs have no games yet")
     where = run_condition_sql(record.run_id for record, _ in there)
-    return ReportData(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+    chosen = Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there))
+    return ReportData(chosen, frozenset(record.run_id for record, _ in there))  # trainings are there if asked for
 
 
 def _list_labels(records: Iterable[RunRecord]) -> set[str]:
@@ -92,8 +94,10 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
     own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
+    known = [find_label(cell.text, labels) for cell in first.cells]
     cells = [
-        replace(cell, link=urls.agent_url(cell.text, own)) if cell.text in labels else cell for cell in first.cells
+        replace(cell, link=urls.agent_url(label, own)) if label else cell
+        for cell, label in zip(first.cells, known, strict=True)
     ]
     return replace(table, columns=[first._replace(texts=cells), *others])
 

@@ -15,7 +15,7 @@ import pytest
 from analytics import open_archive
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
-from analytics.report import style
+from analytics.report import report_data, style
 from analytics.report.page import build_subject_sections
 from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.result import render_results_svg
@@ -54,7 +54,7 @@ def opened(archive: Archive) -> OpenArchive:
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bootstrap takes longer than all the rest; ``analytics.questions.ratings`` has tests of its own."""
-    monkeypatch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
+    monkeypatch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 def result_of(row: Row, agent_seat: int) -> int:
@@ -195,15 +195,19 @@ def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     chosen = select_report_data(opened)
-    fit = fit_ratings(dict(sorted(chosen.head_to_head.items())), samples=10)
-    fitted = strength.fit_report_ratings(chosen)
-    assert fitted is not None
-    frame = strength.ratings_frame(fitted)
-    assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
-    assert frame["group"].to_list() == [0, 0, 0, 1, 1]
-    sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
-    assert frame["above_next"].to_list() == sure
-    assert strength.fit_report_ratings(select_report_data(opened, "agent_0 = agent_1")) is None
+    for part in chosen.parts_by_rules:
+        fit = fit_ratings(dict(sorted(part.head_to_head.items())), samples=10)
+        frame = strength.ratings_frame(part.rate_agents(), part.agents)
+        assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
+        following = zip(fit.ratings, fit.ratings[1:], strict=False)
+        sure = [
+            fit.superiority[row, row + 1] if one.group == two.group else None
+            for row, (one, two) in enumerate(following)
+        ]
+        assert frame["above_next"].to_list() == [*sure, None]
+    assert "different rules" in strength.build_ratings_section(chosen).missing
+    alone = select_report_data(opened, "agent_0 = agent_1").parts_by_rules[0]
+    assert "no games between different agents" in strength.build_ratings_section(alone).missing
 
 
 def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
         chosen = select_report_data(opened)
-        best = [each.agent for each in fit_ratings(chosen.head_to_head, samples=0).ratings][:MAX_AGENTS]
+        best = fit_ratings(chosen.head_to_head, samples=0).best_first[:MAX_AGENTS]
         assert chosen.agents == tuple(sorted(best))
         assert len({chosen.find_colour(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
         section = lengths.build_lengths_section(chosen)  # the choice comes after the computation

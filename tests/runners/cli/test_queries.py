@@ -20,7 +20,7 @@ from analytics.questions.frame_formats import format_text
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
-from analytics.report.sections import strength
+from analytics.report import report_data
 from analytics.store.archive import Archive
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
@@ -161,7 +161,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(
     qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        strength, "fit_ratings", partial(fit_ratings, samples=10)
+        report_data, "fit_ratings", partial(fit_ratings, samples=10)
     )  # the bootstrap takes longer than all the rest
     before = snapshot(root)
     typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.questions.columns import MISSING, Table, format_elo
+from analytics.questions.columns import MISSING, Table
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.logged_games import GIFT, PLACEMENT, ValueChange, list_decisions, load_logged_game
 from analytics.questions.openings import OpeningsQuery
@@ -33,7 +33,7 @@ from runners.web.archive.agents_and_policies import (
     build_agent_page,
     build_lineage_figure,
     build_policies_table,
-    rank_agents,
+    rate_agents,
 )
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
@@ -189,18 +189,17 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
 def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
-        before = rank_agents(archive, "classic")
+        before = rate_agents(archive, "classic")
         archive.archive.update_run(IMPOSED, lambda known: known and structs.replace(known, training=True))
         archive.refresh()
-        found = rank_agents(archive, "classic")
-        rated = [
-            (each.agent, format_elo(each.elo.mean))
-            for each in compute_ratings(archive, rules="classic", samples=0).ratings
-        ]
+        found = rate_agents(archive, "classic")
+        rated = compute_ratings(archive, rules="classic").ratings
         without = GameFilter(trainings=False)
         assert [build_section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
-    assert [(each.agent, each.elo) for each in found] == rated
-    assert found != before
+    assert found is not None
+    assert before is not None
+    assert [(each.agent, each.elo.mean) for each in found.ratings] == [(each.agent, each.elo.mean) for each in rated]
+    assert found.ratings != before.ratings
 
 
 def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
