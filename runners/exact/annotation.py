@@ -194,14 +194,15 @@ def output_mistakes(root: PurePath, games: GameFilter, positions: int, output: T
         if games.agent is None
         else f"{run_condition_sql(runs)} AND agent = {quote_literal(games.agent)}"
     )
-    counted = f"qarena annotate{format_run_options(root, games.runs)} --choices"
     with open_archive(root) as opened:
         names = find_judged_agents(opened, chosen)
         totals, by_ply = (summarise_decisions(opened, chosen, each, names) for each in (False, True))
         if totals.is_empty():
+            subject = "these runs" if games.agent is None else f"agent '{games.agent}'"
             raise RequestError(
-                f"no decisions of these runs are judged in archive {root}: run '{counted}' first (without --choices it "
-                "is faster, and says of no mistake how easy it was to avoid: docs/decisions.md)"
+                f"no decisions of {subject} are judged in archive {root} (the option --choices also counts how easy "
+                "each mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
+                f"{console.format_annotate_command(root, games)}"
             )
         notes = [*names.notes, *describe_repeated_games(opened, runs)]
         worst = find_worst_mistakes(opened, chosen, positions) if positions and output.is_printed else []
@@ -217,7 +218,8 @@ def output_mistakes(root: PurePath, games: GameFilter, positions: int, output: T
     if worst:
         _print_table(_build_mistake_columns(worst), "Worst mistakes, positions up to symmetry", WORST_LEGEND)
     if any(each.saving is None for each in worst):
-        console.print_note(f"choices that keep the value are not counted everywhere: '{counted}' counts them")
+        command = console.format_annotate_command(root, games, choices=True)
+        console.print_note(f"choices that keep the value are not counted everywhere; this counts them: {command}")
 
 
 def _print_table(columns: Sequence[ResultColumn], title: str, legend: str) -> None:
