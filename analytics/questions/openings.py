@@ -138,7 +138,7 @@ def _run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool
     text = format_position(parsed, rules.name)
     if not games:
         raise RequestError(_describe_no_decisions(text, records, chosen, asked.games))
-    rows = _sum_decisions(counted, turns, by, records).filter(pl.col("games") >= asked.least)
+    rows = _sum_decisions(opened.archive, counted, turns, by, records).filter(pl.col("games") >= asked.least)
     if rows.is_empty():
         raise RequestError(f"no {by} was chosen at least {asked.least:,} times in {text} ({games:,} games)")
     rows = _format_decisions(rows, by, rules, games)
@@ -274,8 +274,13 @@ def _describe_no_decisions(text: str, records: Sequence[RunRecord], chosen: pl.D
     return f"no decision was made{by_agent}{against} in {text} in the games of {runs}: give an earlier position"
 
 
-def _sum_decisions(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:
-    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game."""
+def _sum_decisions(
+    archive: Archive, counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]
+) -> pl.DataFrame:
+    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game.
+
+    Raises ``FailureError`` for an index that is wrong.
+    """
     same, own = _DECISION_COLUMNS[by], ["own_hand", "own_cell", "own_piece"][: len(_DECISION_COLUMNS[by])]
     alike = pl.struct(own).n_unique().cast(pl.Int64)
     names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
@@ -288,7 +293,9 @@ def _sum_decisions(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records:
         .join(_count_openings(counted, same, records), on=same, how="left", validate="1:1")
     )
     if rows["alike"].null_count():
-        raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
+        raise FailureError(
+            f"the index holds turns that cannot be played: run {archive.format_command('archive verify')}"
+        )
     rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
     if by == "gift":  # wins and losses were counted for the mover
         rows = rows.rename({"wins": "losses", "losses": "wins"})
@@ -351,7 +358,8 @@ def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame, position: Posi
     for each, decision in zip(games, decisions, strict=True):
         game = find_game_image(plies.get(each, []), position, decision, rules)
         if game is None:
-            raise FailureError("a game does not make the decision that the index says: run 'qarena archive verify'")
+            verify = opened.archive.format_command("archive verify")
+            raise FailureError(f"a game does not make the decision that the index says: run {verify}")
         texts.append(format_game(game))
     return texts
 

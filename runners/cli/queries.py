@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,6 +39,7 @@ from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import is_index_writable, update_index, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
@@ -70,13 +70,13 @@ def index_archive(
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
     runs = select_run_ids(archive, wanted)
-    started = time.perf_counter()
+    clock = WorkClock()
     with stop_on_signal() as stop:
         indexed, added_up = update_index(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
         raise typer.Exit(exit_code())
-    added, seconds = f"; {added_up:,} sums made" if added_up else "", time.perf_counter() - started
+    added, seconds = f"; {added_up:,} sums made" if added_up else "", clock.seconds
     if indexed.games:
         speed = f"{format_pace(indexed.games, seconds)} a second"
         console.print_line(

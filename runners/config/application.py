@@ -228,19 +228,12 @@ def _build_pairing_columns(found: Sequence[PairingResult]) -> list[ResultColumn]
 
 # A run in the terminal.
 
-# What to ask about the games of a run; the condition on it goes into the braces.
-SUGGESTED_QUERIES = (
-    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
-    (
-        "SELECT agent, cell_name(cell) AS first_cell, sum(games) AS games, sum(wins) / sum(games) AS win_rate "
-        "FROM first_plies WHERE {} GROUP BY ALL ORDER BY ALL"
-    ),
-    "SELECT plies, ending, count(*) AS games FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
-)
+# What to ask about the games of the first run of an archive.
+SUGGESTED_QUERY = "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
 
 
 def print_outcome(outcome: RunOutcome, log: Path) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
+    """Print the tables of a run, its speed, and how to ask about a first one; ``log`` has more on misbehaviour."""
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
         return
@@ -262,12 +255,17 @@ def print_outcome(outcome: RunOutcome, log: Path) -> None:
             for note in describe_repeated_games(opened, [outcome.run_id]):
                 console.print_note(note)
     console.print_line(_format_summary(outcome))
-    if not outcome.interrupted:
-        console.print_line("Ask the archive:")
-        for question in SUGGESTED_QUERIES:
-            of_run = question.format(f"run_id = '{outcome.run_id}'")
-            console.print_line(f"  {console.format_sql_command(of_run, outcome.root)}")
+    if not outcome.interrupted and _is_first_of_archive(outcome):
+        console.print_line(f"Ask the archive: {console.format_sql_command(SUGGESTED_QUERY, outcome.root)}")
     _print_forfeits(outcome, log)
+
+
+def _is_first_of_archive(outcome: RunOutcome) -> bool:
+    """Whether the archive holds no games but those that this command has just played."""
+    from analytics.store.archive import Archive
+
+    total = sum(result.games for result in outcome.results)
+    return outcome.played == total and Archive.open(outcome.root).list_run_ids() == [outcome.run_id]
 
 
 def _print_forfeits(outcome: RunOutcome, log: Path) -> None:

@@ -24,11 +24,10 @@ from quarto.position import Position
 from quarto.rules import NONE, Rules
 from runners.arena.executors.base import check_solver_memory
 from runners.config.agents import agent_from_label
-from runners.exact.annotation import format_run_options
 from runners.exact.verdicts import JudgeOptions, TurnCollector
 from runners.hosting.guarded_agent import silence_forfeit_log
 from runners.terminal import console
-from runners.terminal.console import format_count, show_progress_bar
+from runners.terminal.console import format_annotate_command, format_count, show_progress_bar
 from runners.terminal.files import write_file
 
 AGENT_PANEL = (
@@ -67,7 +66,7 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
     if not any(met.values()):
         raise RequestError(
             f"there is no annotated position to make puzzles of in archive {root}: play games by rules under which the "
-            f"opponent chooses the piece, and run 'qarena annotate{format_run_options(root, games.runs)} --choices'"
+            f"opponent chooses the piece, and judge them: {format_annotate_command(root, games, choices=True)}"
         )
     with silence_forfeit_log():
         for rules, positions in met.items():

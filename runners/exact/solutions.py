@@ -11,7 +11,6 @@ import json
 import resource
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from quarto.rules import NONE, Rules, find_finished_lines
 from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.executors.base import MEBIBYTE, THREADS, StopSignal, available_cores, check_solver_memory
 from runners.config.yaml_options import load_rules
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import is_printed, read_file, write_file
@@ -223,16 +223,17 @@ def print_position_solution(text: str, options: SolveOptions, megabytes: float, 
     question = parse_solve_request(text)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes)
-    started = time.perf_counter()
+    clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
         solution = run_search(solvers, lambda: solve(question, options, solvers), on_wait)
+    seconds = clock.seconds
     if _write_answer(solution_to_dict(question, solution, options), json):
         return
     console.print_line(describe_solution(question, solution))
     if solution.turns:
         console.print_tables([build_turns_table(question, solution)])
         console.print_line(LEGEND if options.distance else SHORT_LEGEND)
-    console.print_note(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
+    console.print_note(f"{solvers.nodes:,} positions searched in {seconds:.2f} s")
 
 
 def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) -> None:
@@ -263,10 +264,10 @@ def print_game_value(rules_name: str, megabytes: float, json: Path | None) -> No
     rules = load_rules(rules_name)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes, use_tablebase=False)
-    started = time.perf_counter()
+    clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
         value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
-    seconds, peak = time.perf_counter() - started, read_peak_megabytes()
+    seconds, peak = clock.seconds, read_peak_megabytes()
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
     if _write_answer(content | {"megabytes": round(peak, 1)}, json):
         return

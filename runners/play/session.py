@@ -7,6 +7,7 @@ nobody takes them for games without help.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -34,6 +35,8 @@ from runners.arena.code_fingerprints import build_code_record, describe_differen
 from runners.arena.experiment import record_run_end, save_run_start
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
+
+logger = logging.getLogger(__name__)
 
 
 class AgentFailedError(Exception):
@@ -206,8 +209,9 @@ class Logbook:
     def log_game(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
         """Log a finished game, in which the person used some of ``AID_COMBINATIONS``; returns its run and number.
 
-        The number is ``number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
-        archive cannot be written, ``RequestError`` if another process writes to this run all the time.
+        The number is ``number``, or the next free one if that was taken meanwhile. The game is indexed, too, because
+        questions about positions need the index of all games. Raises ``FailureError`` if the archive cannot be
+        written, ``RequestError`` if another process writes to this run all the time.
         """
         started = time.perf_counter()
         spec = self.build_aided_spec(aids)
@@ -222,7 +226,18 @@ class Logbook:
         finally:
             with suppress(ArenaError):  # the error of writing is the one to report
                 record_run_end(self._archive, spec, seconds + time.perf_counter() - started)
+        self._index_run(spec.run_id)
         return spec.run_id, number
+
+    def _index_run(self, run_id: str) -> None:
+        """Index the games of a run. A failure is a warning, because the game is logged and can be indexed later."""
+        from analytics.tables.derived.indexing import index_runs  # a game that is not finished does not need it
+
+        try:
+            index_runs(Archive.open(self.root), [run_id])
+        except ArenaError as error:
+            command = self._archive.format_command("archive index")
+            logger.warning("the game is logged, and it is not indexed (%s): run %s", error, command)
 
 
 @dataclass(frozen=True)

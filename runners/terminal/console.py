@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -31,6 +31,9 @@ from analytics.questions.columns import Table, format_duration, format_pace
 from analytics.questions.columns import escape_text as escape_text  # noqa: PLC0414  (for all who print)
 from analytics.questions.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
 from analytics.questions.text_tables import draw_tables
+
+if TYPE_CHECKING:
+    from analytics.questions.selection import GameFilter
 
 
 class _StandardOutput(Console):
@@ -92,6 +95,20 @@ def _quote_shell_word(word: str) -> str:
 def format_sql_command(question: str, root: PurePath) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
     return f'{find_program()} sql{format_archive_option(root)} "{question}"'
+
+
+def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = False) -> str:
+    """Format the command line that judges the games of a filter, and no others but those in the same files."""
+    from analytics.questions.sql.views import quote_literal  # no command that succeeds needs it
+
+    conditions = [] if games.where is None else [games.where]
+    if games.agent is not None:
+        conditions.append(f"{quote_literal(games.agent)} IN (agent_0, agent_1)")
+    if games.rules is not None:
+        conditions.append(f"rules = {quote_literal(games.rules)}")
+    words = ["annotate", *(word for run_id in games.runs for word in ("--run", run_id))]
+    words += ["--where", " AND ".join(conditions)] if conditions else []
+    return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
 
 
 # Progress: a bar on a terminal; elsewhere a line a minute.

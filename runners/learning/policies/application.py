@@ -6,7 +6,6 @@ What derives is imported when something is to be derived: Hydra refuses most wro
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import PurePath
@@ -27,6 +26,7 @@ from runners.config.application import (
 )
 from runners.config.schemas import PolicyBuildConfig
 from runners.config.yaml_options import KIND_GROUP, list_user_folders, load_option, to_plain_dict
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 
@@ -121,10 +121,10 @@ def _build(request: BuildRequest, selection: Selection) -> CommandOutcome:
 
     for note in request.notes:
         console.print_note(note)
-    started = time.perf_counter()
+    clock = WorkClock()
     with show_progress_bar("learning", "games"):
         card = build_policy(request, selection)
-    seconds = time.perf_counter() - started
+    seconds = clock.seconds
     shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}
     return CommandOutcome(
         None, lambda: _print_summary(card, request.root, seconds), columns=build_one_row_columns(shown)

@@ -43,6 +43,7 @@ from quarto.errors import NotFoundError, RequestError, describe_valid_names
 from quarto.notation import parse_piece
 from runners.config.agent_policies import describe_policy_origin
 from runners.learning.policies.lineage import POLICY, LineageNode, list_lineage_nodes
+from runners.terminal.console import format_annotate_command
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.explorer import explore_position
@@ -79,7 +80,9 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
     except RequestError as error:
         openings = f"No openings to show: {error}."
     regret = _build_regret_table(opened, wanted)
-    judged: list[Table | str] = [regret, build_mistakes_table(opened, wanted)] if regret else [UNJUDGED_NOTICE]
+    annotate = format_annotate_command(opened.archive.root, wanted)
+    unjudged = f"No decision of this agent is judged: `{annotate}` does that."
+    judged: list[Table | str] = [regret, build_mistakes_table(opened, wanted)] if regret else [unjudged]
     ways = {
         "Play it": urls.build_url("/play", {"agent": agent, "rules": rules}),
         "Its games": urls.games_url(agent=agent, rules=rules),
@@ -195,7 +198,6 @@ def _build_regret_table(opened: OpenArchive, wanted: GameFilter) -> Table | None
 
 
 MAX_OPENINGS = 10
-UNJUDGED_NOTICE = "No decision of this agent is judged: `qarena annotate` does that."
 CURVE_TABLE = "curve"
 MAX_ROWS = 200
 

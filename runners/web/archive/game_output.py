@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from analytics import format_archive_option, open_archive
+from analytics import open_archive
 from analytics.questions import logged_games
 from analytics.questions.columns import ResultColumn, format_game_name, number_column, text_column
 from analytics.questions.logged_games import (
@@ -20,6 +20,7 @@ from analytics.questions.logged_games import (
     describe_winner,
     load_logged_game,
 )
+from analytics.questions.selection import GameFilter
 from analytics.store.archive import Archive, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
@@ -118,8 +119,8 @@ def print_game(
         console.print_line(line)
     if not logged_games.is_fully_judged(game, judged):
         some = f"{len(judged)} of {logged_games.count_free_decisions(game)} decisions are judged"
-        command = f"qarena annotate --run {run_id}{format_archive_option(root)}"
-        console.print_note(f"{some}: '{command}' judges all of the run")
+        command = console.format_annotate_command(root, GameFilter(f"game_id = {game.game_id}", (run_id,)))
+        console.print_note(f"{some}; this judges the rest, and the games in the same file: {command}")
 
 
 def _describe_players(game: ArchivedGame) -> str:

@@ -317,7 +317,7 @@ def test_what_needs_an_index_makes_it_and_a_damaged_one_says_what_to_do(qarena: 
     damaged.write_bytes(damaged.read_bytes()[:-1])
     found = qarena("openings", "--archive", str(few))
     assert found.code == 1
-    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
+    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify --archive {few}'\n")
     verified = qarena("archive", "verify", "--archive", str(few))
     assert f"{damaged.name}: " in verified.out + verified.err
     assert "remove it and run 'qarena archive index'" in verified.out + verified.err

@@ -47,7 +47,7 @@ def flip(path: Path, at: float = 0.5) -> None:
 
 
 def complaint_about(path: Path) -> str:
-    return f"{path} is missing or damaged: run 'qarena archive verify'"
+    return f"{path} is missing or damaged: run 'qarena archive verify --archive {path.parents[2]}'"
 
 
 def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:

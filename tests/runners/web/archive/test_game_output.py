@@ -180,5 +180,5 @@ def test_a_game_is_named_by_a_part_of_its_run_or_with_an_option(qarena: Qarena, 
 def test_what_is_not_judged_is_named_with_the_command_that_judges_it(qarena: Qarena, root: Path) -> None:
     run = of_rules(root, "own_piece")
     found = qarena("show", run, "0", "--archive", str(root))
-    assert f"'qarena annotate --run {run} --archive {root}'" in found.err
+    assert f"qarena annotate --run {run} --where 'game_id = 0' --archive {root}\n" in found.err
     assert "lost" not in found.out
