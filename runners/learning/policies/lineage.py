@@ -102,7 +102,7 @@ def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, show
     if record is None:
         yield node
         return
-    share = describe_share(games, archive.count_games(node.id), _format_labels(list(dict.fromkeys(record.labels))))
+    share = describe_share(games, archive.count_games(node.id), _format_labels(record.agents))
     heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
     yield node._replace(
         heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_format_code(record.code)}",)

@@ -52,8 +52,8 @@ class RunRow(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The labels."""
-        return tuple(dict.fromkeys(self.record.labels))
+        """The labels, first the one whose score is shown."""
+        return self.record.agents
 
     @property
     def games_text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.questions.columns import MISSING, Table, format_elo
+from analytics.questions.columns import MISSING, Table, format_elo, format_percent
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.openings import OpeningsQuery
 from analytics.questions.ratings import compute_ratings
@@ -19,6 +20,8 @@ from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import MAX_COMPARED, run_condition_sql
 from analytics.report import style
+from analytics.report.report_data import select_report_data
+from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
@@ -51,8 +54,10 @@ from runners.web.archive.sections import build_mistakes_table, build_run_page, b
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
 from runners.web.archive.urls import build_url
+from tests.analytics import naive_games
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
+from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
@@ -101,6 +106,38 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert list_filter_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
     table = runs.build_runs_table(opened, rows, "Runs")
     assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
+
+
+def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qarena: Qarena) -> None:
+    """A person in the default seat is the first agent of the spec, and the second of the pairing."""
+    archive = Archive.open(tmp_path / "games", create=True)
+    first_agents = {}
+    for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
+        run = naive_games.record(naive_games.spec_of(pairings=[pairing], seed=seed), games=6)
+        assert run.labels == ("human:ada", "oracle")
+        archive.write_run(run)
+        naive_games.store(archive, run.run_id, [naive_games.random_block(seed, pairs=3)], run.pairings)
+        first_agents[run.run_id] = run.pairings[0][0]
+    with OpenArchive(archive.root) as opened:
+        rows = runs.sort_runs(opened, list_runs(opened), "first agent's score")
+        table = runs.build_runs_table(opened, rows, "Runs")
+        assert {row.run_id: row.agents[0] for row in rows} == first_agents
+        assert [[part.text for part in cells[1].parts][0] for cells in table.cells] == [row.agents[0] for row in rows]
+        scores = dict(
+            opened.sql(
+                "SELECT run_id, sum(wins + draws / 2) / sum(results.games) FROM results JOIN runs "
+                "USING (run_id) WHERE agent = agents[1] GROUP BY ALL"
+            ).rows()
+        )
+        assert [cells[2].text for cells in table.cells] == [format_percent(scores[row.run_id]) for row in rows]
+        assert [*scores.values()] != [0.5, 0.5]
+        assert [scores[row.run_id] for row in rows] == sorted(scores.values(), reverse=True)
+        data = select_report_data(opened)
+        named = next(column for column in build_runs_section(data).tables[0].columns if column.heading == "agents")
+        assert [text.split(", ")[0] for text in named.texts] == [first_agents[run_id] for run_id in data.records]
+    text = qarena("archive", "ls", f"--archive={archive.root}", "--format", "json").out
+    listed = {row["run_id"]: row["agents"].split(", ")[0] for row in json.loads(text)}
+    assert listed == first_agents
 
 
 def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
