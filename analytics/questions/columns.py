@@ -105,6 +105,16 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
+def format_percent_whole(share: float) -> str:
+    """A share or a score in whole percent, where there is no room for digits."""
+    return f"{100 * share:.0f}"
+
+
+def format_percent_short(share: float) -> str:
+    """A share in at most three digits, where there is no room for more: whole percent, tenths below 10 %."""
+    return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
+
+
 def format_percent_tenths(share: float) -> str:
     """A probability from resampling in percent: further digits would be chance."""
     return f"{100 * share:.1f}"

@@ -180,7 +180,7 @@ def _list_settings(record: RunRecord, agents: Mapping[str, str]) -> dict[str, st
     found = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
     found |= {key: _format_setting(value) for key, value in spec.items() if key not in ("rules", "agents", "pairings")}
     found["games"] = _format_setting(record.games)
-    found["agents"] = ", ".join(record.agents)
+    found["agents"] = ", ".join(record.labels)
     for agent in spec["agents"]:
         name = agents[agent["label"]]
         rest = {key: value for key, value in agent.items() if key not in ("label", "params")}

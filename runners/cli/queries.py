@@ -20,7 +20,7 @@ from analytics.questions.openings import (
     OpeningsQuery,
     OpeningsResult,
     check_openings_query,
-    group_equivalent_cells,
+    group_equivalent_choices,
     run_openings_query,
 )
 from analytics.questions.sql.connection import ScratchFolder
@@ -34,7 +34,7 @@ from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from quarto.errors import RequestError
-from quarto.notation import format_cell, format_position
+from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import is_index_writable, update_index, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
@@ -198,7 +198,7 @@ def _describe_deciders(asked: OpeningsQuery) -> str:
 def _format_legend(found: OpeningsResult, rows: pl.DataFrame) -> str:
     """The choices that a row stands for."""
     shown = set(rows["cell"]) if "cell" in rows.columns else set()
-    groups = [[format_cell(cell) for cell in cells] for cells in group_equivalent_cells(found.position, found.rules)]
+    groups = group_equivalent_choices(found.position, found.rules, "placement")
     named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
     return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
 

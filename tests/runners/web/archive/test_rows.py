@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.questions.columns import MISSING, Table, format_elo, format_percent
+from analytics.questions.columns import MISSING, Table, format_elo, format_percent, format_percent_short
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.openings import OpeningsQuery
 from analytics.questions.ratings import compute_ratings
@@ -27,6 +27,7 @@ from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
+from runners.web.analyse.view import build_frequency_badges
 from runners.web.archive import charts, runs, sweeps
 from runners.web.archive.agents_and_policies import (
     BOX_HEIGHT,
@@ -122,7 +123,7 @@ def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qar
         rows = runs.sort_runs(opened, list_runs(opened), "first agent's score")
         table = runs.build_runs_table(opened, rows, "Runs")
         assert {row.run_id: row.agents[0] for row in rows} == first_agents
-        assert [[part.text for part in cells[1].parts][0] for cells in table.cells] == [row.agents[0] for row in rows]
+        assert [next(part.text for part in cells[1].parts) for cells in table.cells] == [row.agents[0] for row in rows]
         scores = dict(
             opened.sql(
                 "SELECT run_id, sum(wins + draws / 2) / sum(results.games) FROM results JOIN runs "
@@ -260,11 +261,12 @@ def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None
 
 def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:
     start = explore_position(opened, OpeningsQuery())
-    assert len(start.results) == 16
-    assert {each.games for each in start.results.values()} == {13_000}
+    (every,) = start.results
+    assert (every.choice, len(every.alike), every.games, every.share) == ("0", 15, 13_000, 1)
     text = "0.../..../..../.... F"
     found = explore_position(opened, OpeningsQuery(text))
-    assert found.results["b1"] == found.results["a2"]
+    (b1,) = (result for result in found.results if result.choice == "b1")
+    assert "a2" in b1.alike
     assert found.explored is not None
     assert found.explored.rows["games"].sum() == found.explored.games
     table = build_decisions_table(found.explored, lambda word: f"/{word}")
@@ -279,6 +281,31 @@ def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened:
     assert explore_position(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
         explore_position(opened, OpeningsQuery("x"))
+
+
+@pytest.mark.parametrize("position", ["..../..../..../.... -", "0.../..../..../.... F", "01../..../..../.... F"])
+def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
+    opened: OpenArchive, position: str, qarena: Qarena
+) -> None:
+    """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
+    answer = explore_position(opened, OpeningsQuery(position))
+    assert answer.explored is not None
+    text = qarena("openings", position, f"--archive={SAMPLE}", "--format", "json").out
+    column = "gift" if answer.explored.by == "gift" else "cell"
+    listed = {row[column]: row["share"] for row in json.loads(text)}
+    assert sum(listed.values()) == pytest.approx(1)
+    table = build_decisions_table(answer.explored, str)
+    at = [each.heading for each in table.columns].index("share")
+    assert {row[0].text: row[at].text for row in table.cells} == {
+        choice: format_percent(share) for choice, share in listed.items()
+    }
+    badges = build_frequency_badges(answer.results)
+    counted = {choice: badge for choice, badge in badges.items() if not badge.text.startswith("= ")}
+    assert len(badges) == sum(answer.explored.rows["alike"])
+    assert {choice: badge.text.split()[0] for choice, badge in counted.items()} == {
+        choice: format_percent_short(share) for choice, share in listed.items()
+    }
+    assert {badge.text[2:] for badge in badges.values() if badge.text.startswith("= ")} <= {*counted}
 
 
 def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
