@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
 import polars as pl
 import pytest
@@ -24,6 +25,7 @@ from analytics.report.report_data import select_report_data
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
 from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
@@ -356,6 +358,38 @@ def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
     (figure,) = (part for part in sweeps.build_sweep_page(opened, job.sweep_id).parts if isinstance(part, Figure))
     assert figure.title == "score, % by depth"
     assert ticks <= {*re.findall(">([^<>]+)<", figure.svg)}
+
+
+@pytest.mark.parametrize("most", [4, 64])  # units of a file: the shorter training ends between two, or within one
+def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_its_run(
+    tmp_path: Path, most: int
+) -> None:
+    archive = Archive.open(tmp_path / "games", create=True)
+    pairing = ("learner", "random")
+    run = naive_games.record(naive_games.spec_of(pairings=[pairing], learner=0), training=True)
+    archive.write_run(run)
+    blocks = [naive_games.random_block(1, pairs=10)]
+    naive_games.store(archive, run.run_id, blocks, run.pairings, most)
+    asked = (7, 8, 20)
+    for number, games in enumerate(asked):
+        settings = {"trainer.games": str(games)}
+        archive.write_sweep_job(SweepJob("trainings", number, settings, run.run_id, games=games, jobs=3))
+    with OpenArchive(archive.root) as opened:
+        table = table_of(sweeps.build_sweep_page(opened, "trainings"), "Jobs")
+        listed = opened.sql("SELECT job, games, (wins + draws / 2) / games AS score FROM sweeps ORDER BY job").rows()
+        games = opened.sql("SELECT pair_id, agent_0, winner FROM games").rows()
+    points = [
+        (pair, 0.5 if winner not in (0, 1) else float((agent == "learner") == (winner == 0)))
+        for pair, agent, winner in games
+    ]
+    assert [score for _, _, score in listed] == [
+        pytest.approx(mean(point for pair, point in points if pair < pairs)) for pairs in (4, 4, 10)
+    ]
+    assert [games for _, games, _ in listed] == [8, 8, 20]
+    shown = [[cell.text for cell in row] for row in table.cells]
+    headings = [column.heading for column in table.columns]
+    assert [row[headings.index("games")] for row in shown] == ["8", "8", "20"]
+    assert [row[headings.index("score, %")] for row in shown] == [format_percent(score) for _, _, score in listed]
 
 
 def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
