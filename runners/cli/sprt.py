@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
+from analytics.questions.columns import format_elo
 from quarto.errors import RequestError
 from runners.config import schemas
 from runners.config.application import (
@@ -58,7 +59,7 @@ class SprtApplication(Application):
 
     config_name = "sprt"
     schema = schemas.SprtConfig
-    default_target = SweepTarget("normalised_elo", "maximize", "{:.1f}".format)
+    default_target = SweepTarget("normalised_elo", "maximize", format_elo)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         return partial(_execute_test, prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))

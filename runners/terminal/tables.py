@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from analytics.questions.columns import ResultColumn, Table, to_csv
+from analytics.questions.columns import ResultColumn, Table, format_significant, to_csv
 from analytics.questions.sql.query_execution import check_times, sink_parquet
 from analytics.store.texts import escape_hidden_json
 from runners.terminal import console
@@ -194,7 +194,7 @@ def format_table_cell(value: Any) -> str:
     if value is None:
         return "·"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return format_significant(value, 6, "-")  # as files have it
     return str(value.to_list() if isinstance(value, pl.Series) else value)
 
 

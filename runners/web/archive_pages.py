@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.questions.columns import Table
+from analytics.questions.columns import Table, format_noun
 from analytics.questions.run_comparison import compare_runs
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -20,7 +20,6 @@ from analytics.report.page import PAGE_SUBJECTS
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS
 from quarto.errors import ArenaError, FailureError, RequestError
-from runners.terminal.console import format_count
 from runners.web.archive import games, runs, sections, sweeps, urls
 from runners.web.archive.agents_and_policies import (
     build_agent_page,
@@ -198,9 +197,7 @@ def runs_page(
         FormField("order", "Order", order, options=runs.ORDERS),
     )
     table = reader.compute_once(_build_runs_table, wanted, order, pager["at"])
-    said = (
-        f"{len(found):,} of {format_count(total, 'run')}, with {format_count(sum(row.games for row in found), 'game')}"
-    )
+    said = f"{len(found):,} of {format_noun(total, 'run')}, with {format_noun(sum(row.games for row in found), 'game')}"
     shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": urls.BROWSE})
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, compare=True, **pager)
 
@@ -306,7 +303,7 @@ def games_page(
         FormField("order", "Order", order, options=games.ORDERS),
     )
     some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
-    said = f"{found.total:,} games{some if found.searched < found.matching else ''}"
+    said = f"{format_noun(found.total, 'game')}{some if found.searched < found.matching else ''}"
     shown = _build_list_page("Games", found.table, "No game meets these filters.", {"Show all games": urls.games_url()})
     if error:
         shown, said = ArchivePage("Games"), ""
@@ -361,7 +358,7 @@ def results_page(
         listed = [worst if worst.rows else "No mistake meets these filters."]
     of = f": run `{run}`" if run else f", {rules} rules"
     best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,}" if found.agents > MAX_AGENTS else ""
-    said = f"{found.games:,} games of {format_count(found.runs, 'run')}{of}{best}"
+    said = f"{format_noun(found.games, 'game')} of {format_noun(found.runs, 'run')}{of}{best}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
     shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, **pager)

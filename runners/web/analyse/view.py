@@ -17,7 +17,6 @@ from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.exact.solutions import VALUE_NAMES, cell_sort_key, turn_sort_key
 from runners.play.game import Game, NextDecision, format_cells
-from runners.terminal.console import format_count
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
 from runners.web.archive.games import LoggedThoughts
@@ -176,7 +175,7 @@ def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
     if game.next_decision is not NextDecision.GIFT or solved is None:
         return ""
     solution, left, safe = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
-    text = f"Safe gifts: {safe} of {left} ({100 * safe / left:.0f} %)"
+    text = f"Safe gifts: {safe} of {left} ({format_percent_whole(safe / left)} %)"
     if not solution.turns:
         return f"{text}."
     kept = sum(turn.value == solution.value for turn in solution.turns)
@@ -258,7 +257,7 @@ def describe_losses(line: AnalysisLine, values: AnalysisValues | None) -> str:
         seat = line.games[at].seat
         lost[seat].append(values.regret(at, seat) or 0)
     return "; ".join(
-        f"{name} made {format_count(len(each), 'mistake')}, giving up {format_count(sum(each), 'half-point')}"
+        f"{name} made {format_noun(len(each), 'mistake')}, giving up {format_noun(sum(each), 'half-point')}"
         if each
         else f"{name} made no mistake"
         for name, each in zip(line.names, lost, strict=True)

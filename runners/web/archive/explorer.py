@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from analytics.questions.columns import Cell, Table, opening_columns, text_column
+from analytics.questions.columns import Cell, Table, format_noun, opening_columns, text_column
 from analytics.questions.openings import (
     ChoiceResult,
     OpeningsQuery,
@@ -89,7 +89,7 @@ def build_decisions_table(found: OpeningsResult, after: Callable[[str], str], br
             text_column("sample game", [urls.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
         )
     more = f", the {MAX_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MAX_ROWS else ""
-    caption = f"{found.by.capitalize()}s in {found.games:,} games{more}; in %, for {DECIDERS[found.by]}"
+    caption = f"{found.by.capitalize()}s in {format_noun(found.games, 'game')}{more}; in %, for {DECIDERS[found.by]}"
     return Table(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 

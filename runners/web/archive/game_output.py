@@ -9,7 +9,15 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analytics import format_archive_option, open_archive
-from analytics.questions.columns import ResultColumn, format_game_name, number_column, text_column
+from analytics.questions.columns import (
+    ResultColumn,
+    format_expected_value,
+    format_game_name,
+    format_noun,
+    format_seconds,
+    number_column,
+    text_column,
+)
 from analytics.store.archive import Archive, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
@@ -18,7 +26,6 @@ from quarto.rules import NONE, SIDE
 from runners.exact.solutions import VALUE_NAMES, format_json_line
 from runners.play.game import Game, describe_line, format_cells
 from runners.terminal import console
-from runners.terminal.console import format_count
 from runners.terminal.files import is_printed, write_file
 from runners.web.archive import games
 from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
@@ -182,10 +189,10 @@ def _thoughts(game: ArchivedGame, thought: LoggedThoughts) -> list[ResultColumn]
     told = [thought.get(ply) for ply in range(len(game.plies))] if thought else []
     if not told:
         return []
-    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in told]
+    values = ["" if each is None or each.value is None else format_expected_value(each.value) for each in told]
     return [
         ResultColumn("thought", values),
-        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in told]),
+        ResultColumn("s", ["" if each is None else format_seconds(each.seconds) for each in told]),
     ]
 
 
@@ -220,8 +227,8 @@ def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [
-        f"{agent} (seat {seat}) lost {format_count(sum(regrets), 'half-point')} in "
-        f"{format_count(len(regrets), 'mistake')}."
+        f"{agent} (seat {seat}) lost {format_noun(sum(regrets), 'half-point')} in "
+        f"{format_noun(len(regrets), 'mistake')}."
         for seat, (agent, regrets) in enumerate(zip(game.agents, lost, strict=True))
         if judged
     ]
