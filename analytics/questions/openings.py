@@ -291,7 +291,11 @@ def _describe_no_decisions(text: str, records: Sequence[RunRecord], chosen: pl.D
     """The reason why there is no row."""
     imposed = int(chosen["games"].sum())
     if imposed:
-        return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
+        first = min(plies for record in records if (plies := record.spec["opening_plies"]))
+        return (
+            f"in {text} no decision was free, but {imposed:,} were imposed: decisions are free from positions with "
+            f"{format_noun(first, 'piece')} on, and --imposed counts imposed ones too"
+        )
     by_agent = "" if choice.agent is None else f" by {choice.agent}"
     against = "" if choice.opponent is None else f" against {choice.opponent}"
     runs = format_noun(len(records), "run")

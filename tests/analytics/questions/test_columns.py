@@ -67,7 +67,7 @@ def test_every_heading_of_a_quantity_has_the_form_of_the_quantity() -> None:
             wrong.append(f"{file}:{call.lineno}: {ast.unparse(form) if form else ''} is no function of columns")
         if not isinstance(heading, ast.Constant) or file in WHOLE_REGRETS:
             continue
-        quantity = BY_HEADING.get(UNITS.sub("", heading.value))
+        quantity = BY_HEADING.get(UNITS.sub("", str(heading.value)))
         if quantity is not None and named:
             headings.add(quantity.column)
             used = form.id if isinstance(form, ast.Name) else "format_count"

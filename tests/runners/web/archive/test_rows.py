@@ -255,6 +255,15 @@ def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None
     with OpenArchive(tmp_path) as archive:
         (notice, _) = [part for part in build_agent_page(archive, "random").parts if isinstance(part, str)]
         assert re.match("No openings to show: .*imposed", notice)
+    play(tmp_path, "agents=[random,semi_random]", "games=10", "seed=2", "threads=1")
+    with OpenArchive(tmp_path) as archive:  # the openings of 10 of 50 games are said to be no more than that
+        table = table_of(build_agent_page(archive, "random"), "Openings")
+        assert table.title.endswith("; 40 games with imposed openings left out")
+        free = 0
+        for games in (GameFilter(agent="random"), GameFilter(opponent="random")):
+            answer = explore_position(archive, OpeningsQuery(by="turn", games=games)).explored
+            free += answer.games if answer else 0
+        assert free == sum(int(row[3].text) for row in table.cells)
     play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
     with OpenArchive(tmp_path) as archive:
         table = table_of(build_agent_page(archive, "random", "own_piece"), "Openings")
