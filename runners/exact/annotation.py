@@ -103,9 +103,9 @@ class LongTimeNotice:
         self.is_due = False
         left = spent * (self.total - games) / games
         if left >= LONG_SECONDS:
-            games = format_noun(self.total, "game")
+            total = format_noun(self.total, "game")
             console.print_note(
-                f"{games} take about {format_duration(left)} more{self.fewer_games_hint} (you can "
+                f"{total} take about {format_duration(left)} more{self.fewer_games_hint} (you can "
                 "stop at any time: the same command goes on)"
             )
 

@@ -10,9 +10,9 @@ from analytics.questions.columns import (
     MISSING,
     ResultColumn,
     Table,
+    format_interval,
     format_percent,
     format_significant,
-    interval_column,
     number_column,
     text_column,
 )
@@ -56,17 +56,15 @@ def _build_numbers_table(found: list[LearningCurve]) -> Table:
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
     columns = [text_column(name, rows[name]) for name in ("policy", "series")]
-    forms = [
-        format_percent if each in SHARES or each.startswith("v ") else format_significant for each in rows["series"]
-    ]
-    value, low, high = (
-        [None if number is None else form(number) for form, number in zip(forms, rows[name], strict=True)]
-        for name in ("value", "low", "high")
-    )
+    values, ends = [], []
+    for name, value, low, high in rows.select("series", "value", "low", "high").iter_rows():
+        form = format_percent if name in SHARES or name.startswith("v ") else format_significant
+        values.append(MISSING if value is None else form(value))
+        ends.append(MISSING if low is None else format_interval(low, high, form))
     columns += [
         number_column("step", rows["step"]),
-        ResultColumn("value", [MISSING if text is None else text for text in value]),
-        interval_column(low, high, str),
+        ResultColumn("value", values),
+        ResultColumn("95 % interval", ends),
     ]
     return Table("Values of the curves; win rates and scores in %", columns)
 

@@ -386,10 +386,10 @@ def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_i
     with OpenArchive(archive.root) as opened:
         table = table_of(sweeps.build_sweep_page(opened, "trainings"), "Jobs")
         listed = opened.sql("SELECT job, games, (wins + draws / 2) / games AS score FROM sweeps ORDER BY job").rows()
-        games = opened.sql("SELECT pair_id, agent_0, winner FROM games").rows()
+        played = opened.sql("SELECT pair_id, agent_0, winner FROM games").rows()
     points = [
         (pair, 0.5 if winner not in (0, 1) else float((agent == "learner") == (winner == 0)))
-        for pair, agent, winner in games
+        for pair, agent, winner in played
     ]
     assert [score for _, _, score in listed] == [
         pytest.approx(mean(point for pair, point in points if pair < pairs)) for pairs in (4, 4, 10)
