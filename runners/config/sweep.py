@@ -144,7 +144,7 @@ class Sweep:
             found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
             settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
             value = self.study_target.format_value(found.best_value)
-            console.print_line(f"Best of the study: {settings} ({self.study_target.name} {value})")
+            console.print_line(f"Best of the study: {settings} ({self.study_target.name}: {value})")
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 
