@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import permutations
+from typing import NamedTuple
 
 import polars as pl
 
@@ -149,14 +150,49 @@ def _run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool
     return OpeningsResult(parsed, rules, by, games, rows)
 
 
-def group_equivalent_cells(position: Position, rules: Rules) -> list[list[int]]:
-    """The empty cells, in groups of those that symmetries of the position map onto each other."""
-    turns = list_canonical_turns(position, rules).with_columns(form=pl.struct("board", "cell"))
-    forms = turns.group_by("own_cell").agg(pl.col("form").unique().sort()).sort("own_cell")
-    groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for cell, of_cell in forms.iter_rows():
-        groups.setdefault(tuple((form["board"], form["cell"]) for form in of_cell), []).append(cell)
+def group_equivalent_choices(position: Position, rules: Rules, by: str) -> list[list[str]]:
+    """Group the empty cells, or for gifts the pieces left, that symmetries of the position map onto each other.
+
+    A group begins with the choice that stands for it in the rows of an answer.
+    """
+    own, same = ("own_hand", ["board"]) if by == "gift" else ("own_cell", ["board", "cell"])
+    turns = list_canonical_turns(position, rules).with_columns(form=pl.struct(same))
+    forms = turns.group_by(own).agg(pl.col("form").unique().sort()).sort(own)
+    groups: dict[str, list[str]] = {}
+    for choice, of_choice in forms.iter_rows():
+        text = format_piece(choice) if by == "gift" else format_cell(choice)
+        groups.setdefault(repr(of_choice), []).append(text)
     return list(groups.values())
+
+
+class ChoiceResult(NamedTuple):
+    """The results of a cell or a piece with all that are equivalent to it, for the player that chose it."""
+
+    choice: str
+    alike: tuple[str, ...]  # the others of its group, which have no count of their own
+    games: int
+    share: float  # of the games: the shares of all groups add up to 1
+    score: float
+
+
+def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
+    """Return the results of the cells, or for gifts of the pieces, one of each group of equivalent ones.
+
+    Empty for whole turns, which choose a cell and a piece.
+    """
+    if answer.by == "turn":
+        return []
+    groups = group_equivalent_choices(answer.position, answer.rules, answer.by)
+    first = {choice: group[0] for group in groups for choice in group}
+    others = {group[0]: tuple(group[1:]) for group in groups}
+    column = "gift" if answer.by == "gift" else "cell"
+    games = pl.col("games")
+    rows = (
+        answer.rows.group_by(pl.col(column).replace(first), maintain_order=True)
+        .agg(games.sum(), pl.sum("share"), score=games.dot("score") / games.sum())
+        .select(column, "games", "share", "score")
+    )
+    return [ChoiceResult(choice, others[choice], *results) for choice, *results in rows.iter_rows()]
 
 
 def check_openings_query(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
@@ -267,7 +303,11 @@ def _describe_no_decisions(text: str, records: Sequence[RunRecord], chosen: pl.D
     """The reason why there is no row."""
     imposed = int(chosen["games"].sum())
     if imposed:
-        return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
+        first = min(plies for record in records if (plies := record.spec["opening_plies"]))
+        return (
+            f"in {text} no decision was free, but {imposed:,} were imposed: decisions are free from positions with "
+            f"{format_noun(first, 'piece')} on, and --imposed counts imposed ones too"
+        )
     by_agent = "" if choice.agent is None else f" by {choice.agent}"
     against = "" if choice.opponent is None else f" against {choice.opponent}"
     runs = format_noun(len(records), "run")

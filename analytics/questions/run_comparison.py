@@ -19,9 +19,10 @@ from analytics.questions.columns import (
     MISSING,
     ResultColumn,
     Table,
-    format_count,
     format_half_points,
+    format_p_value,
     format_percent,
+    format_seconds,
     format_signed,
     interval_column,
     number_column,
@@ -77,7 +78,7 @@ class RunComparison:
                 [
                     text_column("run", speeds["run"]),
                     number_column("games", speeds["games"]),
-                    number_column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.2f}"),
+                    number_column("seconds", speeds["seconds"], format_seconds),
                     number_column("games a second", speeds["games_a_second"], format_games_a_second),
                 ],
             ),
@@ -107,8 +108,8 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
         interval_column(rows["score_low"], rows["score_high"], spare=2),
         number_column("difference", rows["difference"], _format_share_difference),
         ResultColumn("95 % interval", reaches),
-        number_column("p", rows["p"], lambda p: "<0.001" if p < 0.001 else f"{p:.3f}"),
-        number_column("pairs", rows["shared_pairs"], lambda pairs: format_count(pairs) if pairs else MISSING, spare=4),
+        number_column("p", rows["p"], format_p_value),
+        number_column("pairs", [pairs or None for pairs in rows["shared_pairs"]], spare=4),
     ]
 
 

@@ -10,7 +10,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analytics.questions.columns import ResultColumn, Table, escape_text
+from analytics.questions.columns import ResultColumn, Table, escape_text, format_significant
 
 if TYPE_CHECKING:
     import polars as pl
@@ -175,5 +175,5 @@ def format_table_cell(value: Any) -> str:
     if value is None:
         return "·"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return format_significant(value, 6, "-")  # as files have it
     return str(value)

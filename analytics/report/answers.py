@@ -11,6 +11,7 @@ from analytics.questions.columns import (
     Table,
     describe_seats,
     format_game_name,
+    format_noun,
     number_column,
     opening_columns,
     opponent_columns,
@@ -28,7 +29,7 @@ from analytics.questions.logged_games import (
     describe_winner,
     list_decisions,
 )
-from analytics.questions.openings import OpeningsResult, group_equivalent_cells
+from analytics.questions.openings import OpeningsResult, group_equivalent_choices
 from analytics.questions.pairings import build_crosstable
 from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import RunComparison
@@ -37,7 +38,7 @@ from analytics.report.report_data import MAX_AGENTS
 from analytics.report.result import Result
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
-from quarto.notation import format_cell, format_game, format_position
+from quarto.notation import format_game, format_position
 
 MAX_ROWS = 50  # of a table for people; the frame has all
 
@@ -87,7 +88,9 @@ def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
 def build_openings_result(found: OpeningsResult) -> Result:
     """The decisions in a position; the frame is that of ``analytics.questions.openings.explore_position``."""
     rows, shown = found.rows, found.rows.head(MAX_ROWS)
-    title = f"{format_position(found.position, found.rules.name)}: {found.games:,} games by {found.by}, in %"
+    title = (
+        f"{format_position(found.position, found.rules.name)}: {format_noun(found.games, 'game')} by {found.by}, in %"
+    )
     names = [format_game_name(*game) for game in shown.select("run_id", "game_id").iter_rows()]
     sample = [text_column("game", names)._replace(drop_priority=8)]
     if "sample" in shown.columns:
@@ -99,7 +102,7 @@ def build_openings_result(found: OpeningsResult) -> Result:
 def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
     """Describe the choices that a row of an answer about openings stands for."""
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
-    groups = [[format_cell(cell) for cell in alike] for alike in group_equivalent_cells(found.position, found.rules)]
+    groups = group_equivalent_choices(found.position, found.rules, "placement")
     named = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]
     return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_noun, format_percent, format_plies
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
@@ -100,7 +100,7 @@ def render_report(
     sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, parts)]
     return render_template(
         "report.html",
-        title=title or f"Quarto: {chosen.selection.games:,} games",
+        title=title or f"Quarto: {format_noun(chosen.selection.games, 'game')}",
         summary=_describe_games(chosen),
         condition=None if chosen.selection.where == ALWAYS_TRUE else chosen.selection.where,
         agents=len(chosen.games_by_agent),
@@ -122,11 +122,11 @@ def _describe_games(chosen: ReportData) -> str:
     for seat, (losses, _, won) in enumerate((total.results(0), total.results(1))):
         wins[seat] += won  # the pairing's first agent holds seat 0 in game 0, seat 1 in game 1
         wins[1 - seat] += losses
-    shares = [f"{100 * count / total.games:.1f} %" for count in (*wins, total.draws)]
+    shares = [f"{format_percent(count / total.games)} %" for count in (*wins, total.draws)]
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     who = f"{format_noun(agents, 'agent')} in {format_noun(runs, 'run')}"
     return (
-        f"{total.games:,} games between {who}, begun {begun}, under {', '.join(chosen.rules)} rules. Seat 0, "
-        f"which gives first, won {shares[0]}, seat 1 won {shares[1]}, and {shares[2]} were drawn. A game took "
-        f"{total.plies / total.games:.2f} plies on average."
+        f"{format_noun(total.games, 'game')} between {who}, begun {begun}, under {', '.join(chosen.rules)} rules. "
+        f"Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and {shares[2]} were drawn. A game took "
+        f"{format_plies(total.plies / total.games)} plies on average."
     )

@@ -14,7 +14,7 @@ import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
-from analytics.questions.columns import format_game_name, format_pace, opening_columns, text_column
+from analytics.questions.columns import format_game_name, format_noun, format_pace, opening_columns, text_column
 from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
@@ -79,13 +79,16 @@ def index_archive(
     added, seconds = f"; {added_up:,} sums made" if added_up else "", clock.seconds
     if indexed.games:
         speed = f"{format_pace(indexed.games, seconds)} a second"
+        counts = format_noun(indexed.games, "game"), format_noun(indexed.rows, "row")
         console.print_line(
-            f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
+            f"{counts[0]} indexed in {seconds:.1f} s, {speed}: {counts[1]}{added}; "
             f"use 'qarena openings{format_archive_option(root)}', or the view positions in SQL"
         )
     else:
         games = sum(map(archive.count_games, runs))
-        console.print_line(f"Nothing to index: {games:,} games are indexed in {root}{added}.")
+        console.print_line(
+            f"Nothing to index: {format_noun(games, 'game')} {'is' if games == 1 else 'are'} indexed in {root}{added}."
+        )
 
 
 def output_sql_answer(root: PurePath, text: str, limits: QueryLimits, output: TableOutput, check: bool = True) -> None:
@@ -166,9 +169,8 @@ def _print_decisions(
 ) -> None:
     """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
     text = format_position(found.position, found.rules.name)
-    title = (
-        f"{text}: {found.games:,} games by {found.by}{_describe_deciders(asked)}{note}; in %, for {DECIDERS[found.by]}"
-    )
+    games_by = f"{format_noun(found.games, 'game')} by {found.by}{_describe_deciders(asked)}"
+    title = f"{text}: {games_by}{note}; in %, for {DECIDERS[found.by]}"
     games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
+from analytics.questions.columns import format_elo
 from runners.config import schemas
 from runners.config.application import (
     Application,
@@ -35,7 +36,7 @@ class SprtApplication(Application):
 
     config_name = "sprt"
     schema = schemas.SprtConfig
-    default_target = SweepTarget("normalised_elo", "maximize", "{:.1f}".format)
+    default_target = SweepTarget("normalised_elo", "maximize", format_elo)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         from runners.config.requests import prepare_test

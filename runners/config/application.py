@@ -19,7 +19,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from analytics import format_archive_option, open_archive
-from analytics.questions.columns import ResultColumn, describe_seats, format_percent, number_column, pairing_columns
+from analytics.questions.columns import (
+    ResultColumn,
+    describe_seats,
+    format_noun,
+    format_percent,
+    format_plies,
+    number_column,
+    pairing_columns,
+)
 from quarto.errors import RequestError
 from runners.config.objectives import Objective, SweepTarget, build_objective
 from runners.config.schemas import RunConfig, check_values
@@ -181,7 +189,10 @@ def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOut
 
     def print_tables_and_objective() -> None:
         print_outcome(outcome, log)
-        if value is not None and objective.heading != DEFAULT_OBJECTIVE:  # which is in the tables anyway
+        if value is not None and (objective.name, objective.agent) != (
+            DEFAULT_OBJECTIVE,
+            None,
+        ):  # which is in the tables anyway
             console.print_line(f"Objective: {objective.heading}: {objective.format_value(value)}")
 
     return CommandOutcome(
@@ -201,7 +212,7 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
     if any(result.games > games for result in outcome.results):
-        notes.append(f"asked for {games:,} games a pairing; its run holds more, and all are counted")
+        notes.append(f"asked for {format_noun(games, 'game')} a pairing; its run holds more, and all are counted")
     if pairings > MAX_ROWS:
         notes.append(f"has {pairings:,} pairings, of which the first {MAX_ROWS} are shown")
     return notes
@@ -273,7 +284,7 @@ def _print_forfeits(outcome: RunOutcome, log: Path) -> None:
     for line in outcome.misbehaviour:
         console.print_note(line)
     forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
-    told = [f"warning: {forfeits:,} of {games:,} games of this run are forfeits"] if forfeits else []
+    told = [f"warning: {forfeits:,} of {format_noun(games, 'game')} of this run are forfeits"] if forfeits else []
     told += [f"more in {os.path.relpath(log)}"] if outcome.misbehaviour else []
     if told:
         console.print_note("; ".join(told))
@@ -281,7 +292,8 @@ def _print_forfeits(outcome: RunOutcome, log: Path) -> None:
 
 def _format_summary(outcome: RunOutcome) -> str:
     total = sum(result.games for result in outcome.results)
-    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
+    games = format_noun(total, "game")
+    where = f"run {outcome.run_id} in {outcome.root} holds {games}, fingerprint {outcome.fingerprint:016x}"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
     return f"{console.format_speed(outcome.played, outcome.seconds)}; {where}."
@@ -301,7 +313,7 @@ def _print_pairings(outcome: RunOutcome) -> None:
         )
         for seat in (0, 1)
     ]
-    plies = number_column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
+    plies = number_column("plies", [each.mean_plies for each in found], format_plies, 6)
     console.print_tables(
         [
             console.build_table(

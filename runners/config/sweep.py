@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
-from analytics.questions.columns import ResultColumn
+from analytics.questions.columns import ResultColumn, format_noun
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
 from analytics.store.labels import quote
@@ -138,13 +138,13 @@ class Sweep:
         for each in failures:
             console.print_note(each.failure_message)
         if failures:
-            count = f"{len(failures)} of {console.format_count(len(jobs), 'job')}"
+            count = f"{len(failures)} of {format_noun(len(jobs), 'job')}"
             console.print_note(f"{count} failed; the same command again plays only what is missing")
         if self.study_target and (self.folder / STUDY_RESULT_FILE).exists():
             found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
             settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
             value = self.study_target.format_value(found.best_value)
-            console.print_line(f"Best of the study: {settings} ({self.study_target.name} {value})")
+            console.print_line(f"Best of the study: {settings} ({self.study_target.name}: {value})")
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 

@@ -22,6 +22,7 @@ from analytics.questions.columns import (
     decision_columns,
     format_duration,
     format_game_name,
+    format_noun,
     format_pace,
     number_column,
     text_column,
@@ -97,9 +98,10 @@ class LongTimeNotice:
         self.is_due = False
         left = spent * (self.total - games) / games
         if left >= LONG_SECONDS:
+            total = format_noun(self.total, "game")
             console.print_note(
-                f"{self.total:,} games take about {format_duration(left)} more{self.fewer_games_hint} (you can stop at "
-                "any time: the same command goes on)"
+                f"{total} take about {format_duration(left)} more{self.fewer_games_hint} (you can "
+                "stop at any time: the same command goes on)"
             )
 
 
@@ -158,7 +160,7 @@ def _format_summary(done: AnnotationSummary, seconds: float, root: PurePath, wan
         chosen = "all decisions" if wanted.where is None else "all decisions of these files"
         return f"Nothing to judge: {chosen} in {root} are judged."
     return (
-        f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, "
+        f"{format_noun(done.decisions, 'decision')} of {format_noun(done.games, 'game')} judged in {seconds:.1f} s, "
         f"{format_pace(done.decisions, seconds)} a second; "
         f"see them in the view decisions, or with 'qarena mistakes{format_run_options(root, wanted.runs)}'"
     )

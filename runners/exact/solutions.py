@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from analytics.exact.tablebase import load_base
-from analytics.questions.columns import ResultColumn, Table, number_column, text_column
+from analytics.questions.columns import (
+    ResultColumn,
+    Table,
+    format_count,
+    format_noun,
+    format_seconds,
+    number_column,
+    text_column,
+)
 from analytics.tables.derived.threads import run_on_threads
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
@@ -256,7 +264,7 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
                 console.print_note(f"line {answer['line']}: {answer['error']}")
             bar.advance()
     if bad:
-        raise FailureError(f"{console.format_count(bad, 'line')} could not be answered; all others were")
+        raise FailureError(f"{format_noun(bad, 'line')} could not be answered; all others were")
 
 
 def print_game_value(rules_name: str, megabytes: float, json: Path | None) -> None:
@@ -276,8 +284,8 @@ def print_game_value(rules_name: str, megabytes: float, json: Path | None) -> No
         text_column("rules", [rules.name]),
         text_column("value", [f"{VALUE_NAMES[value]} for {first}"]),
         number_column("positions searched", [solvers.nodes]),
-        number_column("seconds", [seconds], "{:.1f}".format),
-        number_column("memory, MB", [peak], "{:,.0f}".format),
+        number_column("seconds", [seconds], format_seconds),
+        number_column("memory, MB", [peak], format_count),
     ]
     console.print_tables([console.build_table(columns)])
 

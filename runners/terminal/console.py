@@ -27,7 +27,7 @@ from rich.table import Column
 from rich.text import Text
 
 from analytics import format_archive_option
-from analytics.questions.columns import Table, format_duration, format_pace
+from analytics.questions.columns import Table, format_duration, format_noun, format_pace
 from analytics.questions.columns import escape_text as escape_text  # noqa: PLC0414  (for all who print)
 from analytics.questions.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
 from analytics.questions.text_tables import draw_tables
@@ -74,12 +74,8 @@ def find_program() -> str:
 
 def format_speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
-    return f"{games:,} games in {seconds:.1f} s, {format_pace(games, seconds)} games a second with every ply on disk"
-
-
-def format_count(count: int, thing: str, things: str = "") -> str:
-    """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
-    return f"{count:,} {thing if count == 1 else things or f'{thing}s'}" if count else f"no {things or f'{thing}s'}"
+    pace = format_pace(games, seconds)
+    return f"{format_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
 
 def format_shell_line(words: Iterable[str]) -> str:

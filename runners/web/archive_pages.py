@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.questions.columns import Table, format_elo
+from analytics.questions.columns import Table, format_elo, format_noun
 from analytics.questions.pairings import find_label
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
@@ -23,7 +23,6 @@ from analytics.report.page import PAGE_SUBJECTS
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS
 from quarto.errors import ArenaError, FailureError, RequestError
-from runners.terminal.console import format_count
 from runners.web.archive import games, runs, sections, sweeps, urls
 from runners.web.archive.agents_and_policies import (
     build_agent_page,
@@ -201,9 +200,7 @@ def runs_page(
         FormField("order", "Order", order, options=runs.ORDERS),
     )
     table = reader.compute_once(_build_runs_table, wanted, order, pager["at"])
-    said = (
-        f"{len(found):,} of {format_count(total, 'run')}, with {format_count(sum(row.games for row in found), 'game')}"
-    )
+    said = f"{len(found):,} of {format_noun(total, 'run')}, with {format_noun(sum(row.games for row in found), 'game')}"
     shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": urls.BROWSE})
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, compare=True, **pager)
 
@@ -321,7 +318,7 @@ def games_page(
         FormField("order", "Order", order, options=games.ORDERS),
     )
     some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
-    said = f"{found.total:,} games{some if found.searched < found.matching else ''}"
+    said = f"{format_noun(found.total, 'game')}{some if found.searched < found.matching else ''}"
     shown = _build_list_page("Games", found.table, "No game meets these filters.", {"Show all games": urls.games_url()})
     if error:
         shown, said = ArchivePage("Games"), ""
@@ -377,7 +374,7 @@ def results_page(
     of = f": run `{run}`" if run else f", {rules} rules"
     many = found.agents > MAX_AGENTS
     best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,} ({RANKING_RULE})" if many else ""
-    said = f"{found.games:,} games of {format_count(found.runs, 'run')}{of}{best}"
+    said = f"{format_noun(found.games, 'game')} of {format_noun(found.runs, 'run')}{of}{best}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
     shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, **pager)

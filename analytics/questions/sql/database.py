@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import duckdb
 import polars as pl
 
+from analytics.questions.columns import format_noun
 from analytics.questions.sql import views
 from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
 from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain
@@ -331,7 +332,7 @@ class OpenArchive:
         for run_id in self.archive.list_run_ids():
             with suppress(FailureError):  # a damaged record: how many games a pair has is not known
                 games += self.archive.count_games(run_id)
-        return f"archive {self._root}: {runs:,} run{'s' * (runs != 1)}, {games:,} games"
+        return f"archive {self._root}: {format_noun(runs, 'run')}, {format_noun(games, 'game')}"
 
     def close(self) -> None:
         """Free memory and temporary files. May be called twice; the next question opens everything again."""

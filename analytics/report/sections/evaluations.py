@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.questions.columns import ResultColumn, number_column
+from analytics.questions.columns import (
+    ResultColumn,
+    format_expected_value,
+    format_seconds,
+    format_value_error,
+    number_column,
+)
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
@@ -52,11 +58,11 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
         *([number_column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []),
         number_column("turns", frame["turns"]),
         number_column("with a value", frame["reported"]),
-        *(number_column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
-        number_column("error", frame["error"], "{:.3f}".format),
-        number_column("exact", frame["exact"], "{:+.3f}".format),
-        number_column("mean, s", frame["seconds"], "{:.3g}".format),
-        number_column("slowest, s", frame["slowest"], "{:.3g}".format),
+        *(number_column(name, frame[name], format_expected_value) for name in ("value", "result")),
+        number_column("error", frame["error"], format_value_error),
+        number_column("exact", frame["exact"], format_expected_value),
+        number_column("mean, s", frame["seconds"], format_seconds),
+        number_column("slowest, s", frame["slowest"], format_seconds),
     ]
 
 

@@ -12,6 +12,7 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent,
+    format_percent_tenths,
     interval_column,
     number_column,
     text_column,
@@ -168,9 +169,9 @@ def _render_boards(rows: pl.DataFrame, kind: DecisionKind, reach: float) -> SvgP
     for each in range(SIDE * SIDE):
         known = found.get(each)
         share, score = (known["share"], known["score"]) if known else (0.0, None)
-        shapes.append(_render_tile(kind, each, 0, _format_percent(share) if known else "0", share / most))
+        shapes.append(_render_tile(kind, each, 0, format_percent_tenths(share) if known else "0", share / most))
         away = 0.0 if score is None else (2 * score - 1) / reach
-        shapes.append(_render_tile(kind, each, right, "" if score is None else _format_percent(score), away))
+        shapes.append(_render_tile(kind, each, right, "" if score is None else format_percent_tenths(score), away))
     return SvgPicture("".join(shapes), (2 * SIDE + GAP) * TILE_SIZE, (SIDE + HEADING) * TILE_SIZE)
 
 
@@ -187,7 +188,3 @@ def _render_tile(kind: DecisionKind, each: int, left: float, text: str, shade: f
     if text:
         shapes.append(style.render_text(x + TILE_SIZE / 2, y + 0.8 * TILE_SIZE, text, 10, more=' text-anchor="middle"'))
     return "".join(shapes)
-
-
-def _format_percent(share: float) -> str:
-    return f"{100 * share:.1f}" if share < 0.9995 else "100"

@@ -25,7 +25,7 @@ def build_runs_section(chosen: ReportData) -> Result:
         number_column("seed", [record.spec["seed"] for record, _ in rows], str),
         number_column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
         text_column("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
-        text_column("agents", [", ".join(record.labels) for record, _ in rows]),
+        text_column("agents", [", ".join(record.agents) for record, _ in rows]),
         _code_column("code", [_format_code(record) for record, _ in rows]),
         _code_column("command", [record.command for record, _ in rows]),
     ]

@@ -15,6 +15,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
 from analytics import format_archive_option
+from analytics.questions.columns import format_noun
 from analytics.store.files.backend import parse_location
 from quarto.errors import RequestError, describe_valid_names
 from runners.config.application import (
@@ -84,7 +85,7 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
     own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
-    what = f"{_count_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    what = f"{format_noun(_count_rows(card), 'row')} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
         *_describe_play_command(card, f"{format_archive_option(root)}{own}"),

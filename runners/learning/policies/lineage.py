@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from analytics.questions.columns import format_noun
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
@@ -102,7 +103,7 @@ def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, show
     if record is None:
         yield node
         return
-    share = describe_share(games, archive.count_games(node.id), _format_labels(list(dict.fromkeys(record.labels))))
+    share = describe_share(games, archive.count_games(node.id), _format_labels(record.agents))
     heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
     yield node._replace(
         heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_format_code(record.code)}",)
@@ -121,9 +122,13 @@ def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, show
 def describe_share(games: int | None, held: int, players: str) -> str:
     """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
     if held == 0 or (games is not None and games > held):
-        known = "games" if games is None else f"{games:,} games"
+        known = "games" if games is None else format_noun(games, "game")
         return f"{known} of {players}, {'some of them ' if held else ''}no longer in this archive"
-    return f"{held:,} games of {players}" if games in (None, held) else f"{games:,} of {held:,} games of {players}"
+    return (
+        f"{format_noun(held, 'game')} of {players}"
+        if games in (None, held)
+        else f"{games:,} of {format_noun(held, 'game')} of {players}"
+    )
 
 
 def _format_labels(labels: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from agents.base.parameters import format_parameter
 from agents.learning.policy import GENOME, Policy
 from analytics import format_archive_option
-from analytics.questions.columns import format_percent
+from analytics.questions.columns import format_noun, format_percent
 from analytics.store import marker, policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
@@ -205,9 +205,10 @@ def build_sweep_row(card: PolicyCard, trained: TrainingOutcome) -> dict[str, str
 
 def print_interrupted(request: TrainingRequest, trained: TrainingOutcome) -> None:
     """Print how far an interrupted training came."""
+    learned, played = format_noun(trained.games, "game"), format_noun(trained.played, "game")
     console.print_line(
-        f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now. They are in "
-        f"{request.context.storage.root}; the policy is stored once all games are played."
+        f"Learned from {learned} so far; played {played} now. They are "
+        f"in {request.context.storage.root}; the policy is stored once all games are played."
     )
 
 
@@ -228,7 +229,7 @@ def print_training(request: TrainingRequest, trained: TrainingOutcome, card: Pol
 
 def _describe_learning(request: TrainingRequest, trained: TrainingOutcome) -> str:
     curve = trained.curve
-    learned = f"{request.context.name} learned from {trained.games:,} games"
+    learned = f"{request.context.name} learned from {format_noun(trained.games, 'game')}"
     first, last = find_last_value(curve.head(1)), find_last_value(curve)
     if first is None or last is None:
         return f"{learned}."

@@ -14,6 +14,7 @@ from analytics.questions.columns import (
     decision_columns,
     format_count,
     format_elo,
+    format_noun,
     format_percent,
     interval_column,
     link_column,
@@ -29,7 +30,7 @@ from analytics.questions.head_to_head import (
 from analytics.questions.mistakes import find_judged_agents, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
 from analytics.questions.pace import compute_pace, format_games_a_second
-from analytics.questions.pairings import PairingResult, find_label, pairings_frame
+from analytics.questions.pairings import PairingResult, find_label, load_results_by_run, pairings_frame
 from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -155,7 +156,18 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
         text_column("sample game", samples),
     ]
     title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike, with 0 given first"
+    left_out = _count_games_with_imposed_openings(opened, agent, rules)
+    if left_out:
+        title += f"; {format_noun(left_out, 'game')} with imposed openings left out"
     return Table(title, [each for each in columns if each.texts])
+
+
+def _count_games_with_imposed_openings(opened: OpenArchive, agent: str, rules: str) -> int:
+    """The number of games of an agent whose first plies nobody chose."""
+    records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
+    imposed = [record for record in records if record.spec["opening_plies"]]
+    results = load_results_by_run(opened.archive, imposed)
+    return sum(result.games for found in results.values() for result in found if agent in (result.first, result.second))
 
 
 def _build_opponents_table(met: HeadToHead, agent: str, labels: Collection[str]) -> Table:

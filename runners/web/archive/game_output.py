@@ -10,7 +10,15 @@ from typing import Any
 
 from analytics import open_archive
 from analytics.questions import logged_games
-from analytics.questions.columns import ResultColumn, format_game_name, number_column, text_column
+from analytics.questions.columns import (
+    ResultColumn,
+    format_expected_value,
+    format_game_name,
+    format_noun,
+    format_seconds,
+    number_column,
+    text_column,
+)
 from analytics.questions.logged_games import (
     GIFT,
     PLACEMENT,
@@ -29,7 +37,6 @@ from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game
 from quarto.rules import NONE, SIDE
 from runners.exact.solutions import VALUE_NAMES, format_json_line
 from runners.terminal import console
-from runners.terminal.console import format_count
 from runners.terminal.files import is_printed, write_file
 from runners.web.archive import games
 from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
@@ -192,10 +199,10 @@ def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations
     by_ply = [evaluations.get(ply) for ply in range(len(game.plies))] if evaluations else []
     if not by_ply:
         return []
-    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in by_ply]
+    values = ["" if each is None or each.value is None else format_expected_value(each.value) for each in by_ply]
     return [
         ResultColumn("evaluation", values),
-        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in by_ply]),
+        ResultColumn("s", ["" if each is None else format_seconds(each.seconds) for each in by_ply]),
     ]
 
 
@@ -230,8 +237,8 @@ def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [
-        f"{agent} (seat {seat}) lost {format_count(sum(regrets), 'half-point')} in "
-        f"{format_count(len(regrets), 'mistake')}."
+        f"{agent} (seat {seat}) lost {format_noun(sum(regrets), 'half-point')} in "
+        f"{format_noun(len(regrets), 'mistake')}."
         for seat, (agent, regrets) in enumerate(zip(game.agents, lost, strict=True))
         if judged
     ]

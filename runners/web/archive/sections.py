@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import ResultColumn, Table, link_column, number_column, text_column
+from analytics.questions.columns import ResultColumn, Table, format_noun, link_column, number_column, text_column
 from analytics.questions.pairings import find_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
@@ -37,7 +37,7 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
         **{each.name: urls.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
     }
     parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
-    return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
+    return ArchivePage(f"Run `{run_id}`", f"{format_noun(row.games, 'game')} by {rules} rules", ways, parts)
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:

@@ -14,9 +14,12 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent,
+    format_quantity,
+    format_quantity_heading,
     interval_column,
     link_column,
     number_column,
+    scale_quantity,
     text_column,
 )
 from analytics.questions.pairings import PairingResult, load_job_results
@@ -129,13 +132,17 @@ def _build_jobs_table(settings: Sequence[str], found: JobResults) -> Table:
     rows = [(job, each) for job, pairings in found for each in pairings or nothing]
     shown = rows[:MAX_ROWS]
     jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
-    scores = [each.score if each else None for each in pairings]
+    scores, objective = [each.score if each else None for each in pairings], _find_objective(found)
     pages = [urls.run_url(job.run_id) if job.run_id else "" for job in jobs]
-    values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
+    values = [MISSING if job.value is None else format_quantity(objective or "", job.value) for job in jobs]
     columns = [
         link_column("job", [str(job.job) for job in jobs], pages),
         *(text_column(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
-        *([] if _is_judged_by_score(found) else [ResultColumn(_find_objective(found) or "objective", values)]),
+        *(
+            []
+            if _is_judged_by_score(found)
+            else [ResultColumn(format_quantity_heading(objective or "objective"), values)]
+        ),
         text_column("first agent", [each.first if each else job.status for job, each in shown]),
         text_column("second agent", [each.second if each else MISSING for each in pairings]),
         number_column("games", [each.games if each else None for each in pairings]),
@@ -180,6 +187,7 @@ def _build_points(settings: Sequence[str], found: JobResults) -> tuple[pl.DataFr
     It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
     """
     objective, by_score = _find_objective(found), _is_judged_by_score(found)
+    name = SCORE if by_score else format_quantity_heading(objective or "value")
     rows: list[dict[str, Any]] = []
     for job, pairings in found:
         point: dict[str, Any] = _parse_settings(job.overrides, settings)
@@ -187,10 +195,10 @@ def _build_points(settings: Sequence[str], found: JobResults) -> tuple[pl.DataFr
             score = pairings[0].score
             rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
         elif not by_score and job.value is not None:
-            rows.append({**point, objective or "value": job.value})
+            rows.append({**point, name: scale_quantity(objective or "", job.value)})
     # All rows are looked at for the type of a column: a setting may be a number in a hundred jobs and then a text. A
     # number that no type holds is left out, where ``strict`` would raise.
-    return pl.DataFrame(rows, strict=False, infer_schema_length=None), SCORE if by_score else objective or "value"
+    return pl.DataFrame(rows, strict=False, infer_schema_length=None), name
 
 
 def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:

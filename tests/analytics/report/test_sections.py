@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.questions.columns import format_interval, format_percent
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import report_data, style
@@ -268,6 +269,13 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
     frame = learning.learning_frame(found).select("policy", "series", "step", "value")
     assert frame.filter(policy="rising").rows() == [
         ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
+    ]
+    ends = learning.learning_frame(found).filter(policy="rising").select("value", "low", "high").rows()
+    assert all(low < value < high for value, low, high in ends)  # the interval that the note promises
+    table = learning.build_learning_section(select_report_data(full, "winner = 1")).tables[-1]
+    assert [column.heading for column in table.columns] == ["policy", "series", "step", "value", "95 % interval"]
+    assert [row[3:] for row in table.rows if row[0] == "rising"] == [
+        (format_percent(value), format_interval(low, high)) for value, low, high in ends
     ]
     assert {*frame.filter(policy="bred").rows()} == {
         ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])

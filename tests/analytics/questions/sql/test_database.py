@@ -208,7 +208,7 @@ def test_the_view_runs(archive: Archive) -> None:
         "created": dt.datetime(2026, 11, 21, 5, 7),  # noqa: DTZ001 - as TIMESTAMP is: UTC, and it does not say so
         "status": "complete",
         "rules": "classic",
-        "agents": ["dumb(depth=2)", "random", "rule_based"],
+        "agents": ["random", "rule_based", "dumb(depth=2)"],
         "pairings": 3,
         "seed": 7,
         "opening_plies": 2,
@@ -221,7 +221,7 @@ def test_the_view_runs(archive: Archive) -> None:
         "command": "qarena run",
         "seconds": 1.5,
     }
-    assert (rows[1]["agents"], rows[1]["games"], rows[1]["ranges"]) == (["b", "it's"], 0, 0)
+    assert (rows[1]["agents"], rows[1]["games"], rows[1]["ranges"]) == (["it's", "b"], 0, 0)
 
 
 def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: Archive) -> None:
