@@ -42,7 +42,7 @@ from agents.search.policy_values import (
     EXACT_FROM,
     UNDECIDED,
     build_search_knowledge,
-    choose_root_turns,
+    choose_turn_or_candidates,
     count_turns,
     exact_value,
     find_best_turns,
@@ -79,7 +79,7 @@ def win_value(evaluation: int, depth: int) -> int:
 
 
 @inline_function
-def limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
+def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
     """The value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
     if evaluation == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
@@ -106,7 +106,7 @@ def last_placement_value(position: Position, evaluation: int, rules: Any) -> int
     while empty != 0:
         placed = place_hand(position, lowest_bit(empty))
         safe = int64(popcount(position.available & safe_pieces(placed.lanes, placed.occupied, rules)))
-        best = max(best, -limit_value(evaluation, left, safe - int64(safe > 0)))  # a safe gift leaves the fewest
+        best = max(best, -depth_limit_value(evaluation, left, safe - int64(safe > 0)))  # a safe gift leaves the fewest
         empty &= empty - 1
     return best
 
@@ -117,7 +117,7 @@ SEARCH_SIGNATURE = types.int64(
 
 
 @kernel(SEARCH_SIGNATURE)
-def search(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_value(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any) -> int:
     """The value of a position whose hand cannot win at once; a bound beyond ``alpha`` or ``beta`` (fail-soft)."""
     if position.available == 0:
         return int64(0)
@@ -141,7 +141,7 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
             best = max(best, lost)
         while safe != 0 and best < beta:
             given = give_piece(placed, lowest_bit(safe))
-            best = max(best, -search(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
+            best = max(best, -search_value(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
             safe &= safe - 1
         empty &= empty - 1
     if depth >= MEMORY_DEPTH:
@@ -157,7 +157,7 @@ def gift_value(position: Position, piece: int, depth: int, floor: int, evaluatio
     given = give_piece(position, piece)
     if winning_cells(given.lanes, given.occupied, piece, rules) != 0:
         return -win_value(evaluation, depth)
-    return -search(given, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
+    return -search_value(given, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
@@ -181,7 +181,7 @@ def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent
                 continue
             if depth == 1:
                 safe_left = int64(popcount(safe & ~(int64(1) << gift)))
-                value = -limit_value(evaluation, pieces - 1, safe_left)
+                value = -depth_limit_value(evaluation, pieces - 1, safe_left)
             else:
                 value = gift_value(placed, gift, depth - 1, best, evaluation, rules, agent)
             if value > best:
@@ -202,9 +202,9 @@ def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent
 
 
 @inline_function
-def proven_result(found: int) -> float:
+def proven_result(valued_turn: int) -> float:
     """The result of a turn found with ``SOONER_WIN_EVALUATION``: 1 or -1 if that is proven, else 0."""
-    value = found >> TURN_BITS
+    value = valued_turn >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
 
 
@@ -247,7 +247,7 @@ def search_by_policy(position: Position, depth: int, alpha: float, beta: float, 
 
 @turn
 def policy_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    decided, turns = choose_root_turns(position, BREADTH, seed, rules, agent)
+    decided, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
     if decided != UNDECIDED:
         return decided
     depth = int64(params(agent)[DEPTH])

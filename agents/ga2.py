@@ -61,7 +61,7 @@ PREFERENCES = _build_preference_tables()
 
 
 @inline_function
-def rank_values(lanes: int, occupied: int, rarest_first: bool) -> int:
+def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
     """Where high, coloured, solid and square (three bits each) come when all values are sorted by their frequency.
 
     Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
@@ -86,7 +86,7 @@ def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
     """The first available piece of the study's order of preference; NONE if there is none available."""
     if position.available == 0:
         return int64(NONE)
-    preferences = PREFERENCES[rank_values(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)]
+    preferences = PREFERENCES[pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)]
     for rank in range(PIECES):
         piece = int64((preferences >> uint64(4 * rank)) & uint64(15))
         if (position.available >> piece) & 1:

@@ -10,7 +10,7 @@ from numba import types
 from agents.alpha_beta import MEMORY_SIZE, SOONER_WIN_EVALUATION, TURN_BITS, UNBOUNDED, best_turn, proven_result
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, report_evaluation, turn
 from agents.base.parameters import check_flag, check_integer, check_probability
-from agents.ga2 import VALUE_BITS, cell_by_lines, rank_values
+from agents.ga2 import VALUE_BITS, cell_by_lines, pack_value_ranks
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel
@@ -52,7 +52,7 @@ def gift_by_random_combination(position: Position, allowed: int, alpha: float, s
     """The first allowed piece when the study's combinations are tried in random order; NONE if none is allowed."""
     if allowed == 0:
         return int64(NONE)
-    ranks = rank_values(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)
+    ranks = pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)
     for size in range(ATTRIBUTES, VALUES + 1):
         total = int64(0)
         for piece in range(PIECES):

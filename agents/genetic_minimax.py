@@ -78,11 +78,11 @@ def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
 
 
 @inline_function
-def finish_game(genes: Any, individual: Any, position: Position, kept: int, seed: int, index: int, rules: Any) -> int:
+def finish_game_randomly(genes: Any, individual: Any, position: Position, kept_moves: int, seed: int, index: int, rules: Any) -> int:
     """Keep the first moves of a row of ``genes`` and play at random from there on; returns the next unused word."""
     came_to, length = int64(NOT_OVER), int64(0)
     while came_to == NOT_OVER:
-        if length < kept:
+        if length < kept_moves:
             move = int64(genes[length])
         else:
             move = random_move(position, draw(seed, index), rules)
@@ -160,7 +160,7 @@ def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: i
 
 
 @inline_function
-def enter_value(frames: Any, depth: int, value: int) -> None:
+def enter_child_value(frames: Any, depth: int, value: int) -> None:
     """Faithful: the value of one child, for the node at ``depth``."""
     frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
 
@@ -172,7 +172,7 @@ def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: i
     for i in range(1, frames[depth, 0]):
         individual = individuals[passing[depth, i]]
         individual.copy, individual.fitness = 1, COPY_FITNESS
-    enter_value(frames, depth, value)
+    enter_child_value(frames, depth, value)
 
 
 @inline_function
@@ -208,7 +208,7 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
             value = leave_node(individuals, passing, frames, depth, longest)
             depth -= 1
             if depth >= 0:
-                enter_value(frames, depth, value)
+                enter_child_value(frames, depth, value)
             continue
         frames[depth, 1] += 1
         if is_first_of_its_move(genes, passing, depth, i):
@@ -226,7 +226,7 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
 
 
 @inline_function
-def choose_faithfully(individuals: Any, size: int) -> int:
+def choose_individual_faithfully(individuals: Any, size: int) -> int:
     """Faithful: the fittest game judged won, else the fittest drawn, else the least fit lost one; first on ties."""
     best, best_value, best_fitness = int64(NO_INDEX), int64(BELOW_ALL), int64(UNSET)
     for row in range(size):
@@ -282,7 +282,7 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
     for row in range(rows):
         order[row] = uint64(row)
     for row in range(population):
-        index = finish_game(genes[row], individuals[row], position, int64(0), seed, index, rules)
+        index = finish_game_randomly(genes[row], individuals[row], position, int64(0), seed, index, rules)
         longest = max(longest, int64(individuals[row].length))
     for generation in range(generations + 1):
         if generation > 0:
@@ -294,7 +294,7 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
                 row = int64(order[child])
                 for k in range(kept):
                     genes[row, k] = genes[parent, k]
-                index = finish_game(genes[row], individuals[row], position, kept, seed, index, rules)
+                index = finish_game_randomly(genes[row], individuals[row], position, kept, seed, index, rules)
             size += offspring
         if faithful:
             set_fitness_faithfully(genes, individuals, size, longest, passing, frames)
@@ -302,7 +302,7 @@ def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) 
             set_fitness(genes, individuals, order, size, nodes)
             sort_by_fitness(individuals, order, spare, size)
             size = population
-    best = choose_faithfully(individuals, size) if faithful else int64(order[0])
+    best = choose_individual_faithfully(individuals, size) if faithful else int64(order[0])
     move = int64(genes[best, 0])
     return encode_turn(move_cell(move), move_gift(move))
 

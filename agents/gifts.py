@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, table, turn
-from agents.learning.policy import Policy, check_ascending, check_columns, check_no_wrong_row, check_range
+from agents.learning.policy import Policy, check_ascending, load_checked_columns, check_no_wrong_row, check_range
 from agents.random import random_cell
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, uint64
@@ -31,11 +31,11 @@ COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
 
 
 @inline_function
-def encode_features(lanes: int, occupied: int, gift: int, others: int, rules: Any) -> int:
-    """The features of a gift as one number below ``COMBINATIONS``; ``others`` are the other pieces left (16 bits)."""
+def encode_features(lanes: int, occupied: int, gift: int, other_pieces: int, rules: Any) -> int:
+    """The features of a gift as one number below ``COMBINATIONS``; ``other_pieces`` are the other pieces left (16 bits)."""
     threats = danger_byte(lanes, occupied, rules)
     wins = int64(popcount(winning_cells(lanes, occupied, gift, rules)))
-    safe = int64(popcount(others & SAFE_PIECES[threats]))
+    safe = int64(popcount(other_pieces & SAFE_PIECES[threats]))
     combination = int64(popcount(occupied)) * (CELLS + 1) + wins
     return (combination * PIECES + safe) * (VALUES + 1) + int64(popcount(threats))
 
@@ -86,7 +86,7 @@ class Gifts(KernelAgent):
     def __init__(self, policy: Policy | None = None) -> None:
         self._knowledge = Knowledge(params=np.array([0.5]), table=np.full(COMBINATIONS, np.nan))
         if policy is not None:
-            combinations, risks = _check_policy(policy)
+            combinations, risks = _load_checked_columns(policy)
             self._knowledge.table[combinations] = risks
             self._knowledge.params[UNSEEN_RISK] = risks.mean() if len(risks) else 0.5
 
@@ -94,10 +94,10 @@ class Gifts(KernelAgent):
         return self._knowledge
 
 
-def _check_policy(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _load_checked_columns(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Combination of features and risk of each row. Raises ``ValueError`` for values that no derivation makes."""
     names: dict[str, type[Any]] = {**dict.fromkeys(FEATURES, np.int64), "risk": np.float64}
-    *features, risk = check_columns(policy, GIFT, "gifts", names)
+    *features, risk = load_checked_columns(policy, GIFT, "gifts", names)
     by_name = dict(zip(FEATURES, features, strict=True))
     for name, values in FEATURES.items():
         check_range(name, by_name[name], 0, values - 1)

@@ -29,7 +29,7 @@ from agents.learning.line_features import (
     compute_feature_hash,
     compute_features,
 )
-from agents.learning.policy import Policy, check_ascending, check_columns, check_no_wrong_row, check_range
+from agents.learning.policy import Policy, check_ascending, load_checked_columns, check_no_wrong_row, check_range
 from agents.semi_random import gift_turn
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
@@ -83,17 +83,17 @@ class WorkMemory(NamedTuple):
 
 
 @inline_function
-def allocate_work_memory(risks: Any, kept: int) -> WorkMemory:
-    """Memory for the best ``kept`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
+def allocate_work_memory(risks: Any, max_turns: int) -> WorkMemory:
+    """Memory for the best ``max_turns`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
     return WorkMemory(
         risks,
         np.empty((5, BOARD), np.int64),
         np.empty(MAX_FEATURES, np.int64),
         np.empty(HEADS + MAX_UNITS, np.int32),
         np.empty(HEADS, np.float64),
-        np.empty((risks.shape[0], kept), np.float64),
-        np.empty((risks.shape[0], kept), np.int64),
-        np.empty((risks.shape[0], kept), np.int64),
+        np.empty((risks.shape[0], max_turns), np.float64),
+        np.empty((risks.shape[0], max_turns), np.int64),
+        np.empty((risks.shape[0], max_turns), np.int64),
     )
 
 
@@ -105,7 +105,7 @@ class Weights(NamedTuple):
 
 
 @inline_function
-def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
+def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: Any) -> None:
     """Add the rows of ``count`` features, from ``base`` on in ``values``, to ``sums`` [width].
 
     Rows are slices, because of an index that could be negative numba makes code that adds numbers one by one. Four rows
@@ -113,13 +113,13 @@ def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
     """
     width, last = sums.shape[0], count & 3
     for i in range(last):
-        row = base + int64(found[i]) * width
+        row = base + int64(features[i]) * width
         one = values[row : row + width]
         for k in range(width):
             sums[k] += one[k]
     for i in range(last, count, 4):
-        first, second = base + int64(found[i]) * width, base + int64(found[i + 1]) * width
-        third, fourth = base + int64(found[i + 2]) * width, base + int64(found[i + 3]) * width
+        first, second = base + int64(features[i]) * width, base + int64(features[i + 1]) * width
+        third, fourth = base + int64(features[i + 2]) * width, base + int64(features[i + 3]) * width
         one, two = values[first : first + width], values[second : second + width]
         three, four = values[third : third + width], values[fourth : fourth + width]
         for k in range(width):
@@ -137,7 +137,7 @@ def compute_chances(work: WorkMemory, count: int, stage: int, features: int, wei
     base, units = int64(weights.stages[2 * stage]), int64(weights.stages[2 * stage + 1])
     width = HEADS + units
     sums[:width] = 0
-    add_rows(work.found, count, base, values, sums[:width])
+    add_rows_to_sums(work.found, count, base, values, sums[:width])
     for head in range(HEADS):
         output, total = base + features * width + head * units, int64(0)
         outputs, inner = values[output : output + units], sums[HEADS:width]
@@ -165,11 +165,11 @@ def all_cells_and_pieces() -> Any:
 
 @kernel()
 def rank_turns(
-    lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: WorkMemory, among: Any
+    lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: WorkMemory, candidates: Any
 ) -> None:
     """The best safe turns for each risk, first on ties by cell, then by gift, into ``work``.
 
-    ``among`` are the cells and the gifts, 16 bits each, that are looked at: ``ALL_TURNS``.
+    ``candidates`` are the cells and the gifts, 16 bits each, that are looked at: ``ALL_TURNS``.
 
     The hand finishes no line; NONE asks for a gift alone.
     """
@@ -177,7 +177,7 @@ def rank_turns(
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
     before, board = work.boards[0], work.boards[1]
     compute_lines(lanes, occupied, words, before)
-    features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS & among[0], occupied
+    features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS & candidates[0], occupied
     if hand == NONE:
         empty, board = int64(1), before  # one round, without a placement
     while empty != 0:
@@ -189,7 +189,7 @@ def rank_turns(
             filled = occupied | int64(1) << cell
             place_on_lines(before, hand, cell, words, board)
         survey_board(filled, words, board)
-        stage, safe = int64(popcount(filled)), available & SAFE_PIECES[board[DANGERS]] & among[1]
+        stage, safe = int64(popcount(filled)), available & SAFE_PIECES[board[DANGERS]] & candidates[1]
         while safe != 0:
             gift = lowest_bit(safe)
             safe &= safe - 1
@@ -277,7 +277,7 @@ def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
 
 def check_weights(policy: Policy, player: str) -> None:
     """Raises ``ValueError`` for a policy that is not of this kind, or has rows or numbers that no learner makes."""
-    pieces, feature, part, weight = check_columns(policy, LINE_VALUES, player, COLUMNS)
+    pieces, feature, part, weight = load_checked_columns(policy, LINE_VALUES, player, COLUMNS)
     if not policy.parameters.get(FEATURE_HASH, -1.0) >= 0.0:
         raise ValueError(f"policy of kind '{LINE_VALUES}' has no parameter '{FEATURE_HASH}' that is at least 0")
     check_range("pieces", pieces, 0, CELLS - 1)

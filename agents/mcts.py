@@ -60,9 +60,9 @@ def prove_parent(nodes: Any, parent: int, child: int) -> None:
 
 
 @inline_function
-def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
+def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
     """Add a result to all nodes of the path. It is the result of the player who moved into the last node."""
-    nodes, path = grown.nodes, grown.path
+    nodes, path = tree.nodes, tree.path
     for step in range(depth, -1, -1):
         number = int64(path[step])
         node = nodes[number]
@@ -73,54 +73,54 @@ def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, 
                 result = int64(1) if node.proven == WON else int64(-1)
         node.visits += 1
         node.total += reward(result, draw_reward)
-        grown.values[number] = node.total / node.visits
-        grown.spreads[number] = c / math.sqrt(node.visits)
+        tree.values[number] = node.total / node.visits
+        tree.spreads[number] = c / math.sqrt(node.visits)
         if solver and node.proven == LOST:
-            grown.values[number] = -math.inf
+            tree.values[number] = -math.inf
         result = -result
 
 
 @inline_function
-def count_visit(grown: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
+def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
     """Faithful: add one visit to a node of the path, and compute its bound."""
-    number = int64(grown.path[step])
-    node = grown.nodes[number]
+    number = int64(tree.path[step])
+    node = tree.nodes[number]
     node.visits += 1
     node.total += value
-    grown.values[number] = node.total / node.visits + root_of_log * (c / math.sqrt(node.visits))
-    grown.spreads[number] = 0.0
+    tree.values[number] = node.total / node.visits + root_of_log * (c / math.sqrt(node.visits))
+    tree.spreads[number] = 0.0
 
 
 @inline_function
-def back_up_faithfully(grown: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
+def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
     """Add a value for the root's player to the path, as the study's code does.
 
     The node where selection ended counts twice: for itself, and as a child of the node before. A first child that it
     got counts once. The root counts only while selection ends there.
     """
-    nodes, path = grown.nodes, grown.path
+    nodes, path = tree.nodes, tree.path
     end = depth - 1 if expanded else depth
     if expanded:
         nodes[path[end]].visits += 1
         nodes[path[end]].total += value
-        count_visit(grown, depth, value, c, roots_of_logs[nodes[path[end]].visits])
+        add_visit_faithfully(tree, depth, value, c, roots_of_logs[nodes[path[end]].visits])
     elif end == 0:
         nodes[path[0]].visits += 1
     else:
-        count_visit(grown, end, value, c, roots_of_logs[nodes[path[end - 1]].visits])
+        add_visit_faithfully(tree, end, value, c, roots_of_logs[nodes[path[end - 1]].visits])
     for step in range(end, 0, -1):
-        count_visit(grown, step, value, c, roots_of_logs[nodes[path[step - 1]].visits])
+        add_visit_faithfully(tree, step, value, c, roots_of_logs[nodes[path[step - 1]].visits])
 
 
 @inline_function
-def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
+def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
     """The root's child to play: most visits, then best value, then made first; or best value, then made first.
 
     A child proven won comes before all others, a child proven lost after them.
     """
-    nodes = grown.nodes
+    nodes = tree.nodes
     if nodes[0].unmade != NO_MOVE:
-        line_up_children(grown, 0, size)
+        line_up_children(tree, 0, size)
     best, best_rank, best_visits, best_value = int64(NO_NODE), int64(-1), int64(-1), -math.inf
     first = int64(nodes[0].child)
     for child in range(first, first + nodes[0].made):
@@ -138,13 +138,13 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 
 @inline_function
-def expected_result(nodes: Any, chosen: int) -> float:
+def expected_result(nodes: Any, root_child: int) -> float:
     """The result that the player expects, from -1 to 1: proven, or by the mean reward of all turns that were searched.
 
     Few iterations leave a turn few visits, of which the chosen one's went well. So its own mean is too high.
     """
-    if nodes[chosen].proven != OPEN:
-        return 1.0 if nodes[chosen].proven == WON else -1.0
+    if nodes[root_child].proven != OPEN:
+        return 1.0 if nodes[root_child].proven == WON else -1.0
     total, visits, first = 0.0, int64(0), int64(nodes[0].child)
     for child in range(first, first + nodes[0].made):
         total += nodes[child].total
@@ -153,7 +153,7 @@ def expected_result(nodes: Any, chosen: int) -> float:
 
 
 @inline_function
-def start_tree(agent: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
+def start_tree(agent: Any, tree: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
     """Set up the first tree of a search, the kept one or the root alone; returns its size.
 
     A proven root that has lost its children could not choose among them, so it is made again.
@@ -161,10 +161,10 @@ def start_tree(agent: Any, grown: Tree, position: Position, reuse: bool, c: floa
     if reuse:
         reply = find_kept_reply(agent, position, rules)
         if reply != NO_NODE:
-            size = recall_tree(agent, grown, reply, c, solver)
-            if grown.nodes[0].made > 0 or grown.nodes[0].proven == OPEN:
+            size = recall_tree(agent, tree, reply, c, solver)
+            if tree.nodes[0].made > 0 or tree.nodes[0].proven == OPEN:
                 return size
-    add_node(grown.nodes, 0, NO_MOVE, NOT_OVER)
+    add_node(tree.nodes, 0, NO_MOVE, NOT_OVER)
     return int64(1)
 
 

@@ -50,13 +50,13 @@ def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
 
 
 @inline_function
-def line_value(given: Position, depth: int, maximising: bool, turn: int) -> int:
+def line_value(position: Position, depth: int, maximising: bool, turn: int) -> int:
     """The value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
     if not maximising or depth == 0:
         return pack_value_and_turn(FULL_SHARE, turn)
-    if given.available == 0:
+    if position.available == 0:
         return pack_value_and_turn(UNBOUNDED, NO_TURN)
-    reply = encode_turn(lowest_bit(~given.occupied & ALL_CELLS), lowest_bit(given.available))
+    reply = encode_turn(lowest_bit(~position.occupied & ALL_CELLS), lowest_bit(position.available))
     return pack_value_and_turn(FULL_SHARE, reply)  # the other side goes on, and each of its turns is worth as much
 
 
@@ -97,16 +97,16 @@ def study_a_turn(position: Position, depth: int, rules: Any) -> int:
 
 
 @inline_function
-def decode_cell(found: int) -> int:
+def decode_cell(valued_turn: int) -> int:
     """The cell of a turn with its value, or NONE."""
-    cell = int64(found & 0xFF)
+    cell = int64(valued_turn & 0xFF)
     return cell if cell != 0xFF else int64(NONE)
 
 
 @inline_function
-def decode_gift(found: int) -> int:
+def decode_gift(valued_turn: int) -> int:
     """The gift of a turn with its value, or NONE."""
-    gift = int64((found >> 8) & 0xFF)
+    gift = int64((valued_turn >> 8) & 0xFF)
     return gift if gift != 0xFF else int64(NONE)
 
 

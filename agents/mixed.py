@@ -16,7 +16,7 @@ from agents.rule_based import (
     GAME_WORDS,
     LAST,
     VERSIONS,
-    first_gift,
+    opening_gift,
     mirror_or_random_cell,
     remember_search_turn,
     rule_of_thumb_cell,
@@ -34,16 +34,16 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 
 @inline_function
-def accepted_turn(position: Position, when: Any, rules: Any, agent: Any) -> int:
+def accepted_turn(position: Position, conditions: Any, rules: Any, agent: Any) -> int:
     """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
-    ``when`` is three numbers. It searches with fewer unused pieces than the first, as many placements deep as the
+    ``conditions`` is three numbers. It searches with fewer unused pieces than the first, as many placements deep as the
     second. It accepts a turn whose value is above the third, in percent.
     """
-    if popcount(position.available) >= int64(when[0]):
+    if popcount(position.available) >= int64(conditions[0]):
         return int64(NO_TURN)
-    found = best_turn(position, int64(when[1]), SHARE_EVALUATION, rules, agent)
-    return found & 0xFFFF if 50 * ((found >> TURN_BITS) + FULL_SHARE) > when[2] * FULL_SHARE else int64(NO_TURN)
+    found = best_turn(position, int64(conditions[1]), SHARE_EVALUATION, rules, agent)
+    return found & 0xFFFF if 50 * ((found >> TURN_BITS) + FULL_SHARE) > conditions[2] * FULL_SHARE else int64(NO_TURN)
 
 
 @inline_function
@@ -87,7 +87,7 @@ def mixed_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
 @turn
 def mixed_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, first_gift(position, seed, rules, agent))
+        return encode_turn(NONE, opening_gift(position, seed, rules, agent))
     chosen = program_turn(position, seed, rules, agent)
     cell, gift = decode_cell(chosen), decode_gift(chosen)
     return encode_turn(cell, gift if gift != NONE else rule_of_thumb_gift(position, cell, rules))

@@ -13,7 +13,7 @@ from agents.learning.policy import Policy
 from agents.minimax import decode_cell, decode_gift
 from agents.mixed import Mixed, accepted_turn, program_turn
 from agents.random import random_piece
-from agents.rl_tabular import best_counter_cell, best_counter_gift, build_counter_knowledge, check_counters
+from agents.rl_tabular import best_counter_cell, best_counter_gift, build_counter_knowledge, load_checked_counters
 from agents.rule_based import GAME_WORDS, mirror_or_random_cell, mirror_piece
 from quarto.bits import lowest_bit
 from quarto.jit import int64
@@ -93,7 +93,7 @@ class MixedRl(Mixed):
     ) -> None:
         super().__init__(few_unused, depth, faithful)
         self.above = check_integer("above", above, 0, ALL_PERCENT)
-        self._columns = None if policy is None else check_counters(policy, "mixed_rl")
+        self._columns = None if policy is None else load_checked_counters(policy, "mixed_rl")
 
     def turn_kernel(self) -> TurnKernel:
         return mixed_rl_program_turn if self.faithful else mixed_rl_turn

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.policy import Policy, check_ascending, check_columns, check_no_wrong_row, check_range
-from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES, encode_legal_turns
+from agents.learning.policy import Policy, check_ascending, load_checked_columns, check_no_wrong_row, check_range
+from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES, encode_pieces_and_legal_turns
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE
 from quarto.views import BatchView
@@ -35,9 +35,9 @@ def build_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[
     return np.concatenate([seen, legal], axis=1, dtype=np.int8)
 
 
-def compute_values(layers: Layers, seen: NDArray[np.int8]) -> NDArray[np.float64]:
+def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float64]:
     """The values of all actions: [N, 289]. Every sum is exact, so they do not depend on how positions are batched."""
-    units = seen.astype(np.float64)
+    units = inputs.astype(np.float64)
     for number, (weights, biases) in enumerate(layers, 1):
         units = units @ weights + biases
         if number < len(layers):
@@ -61,7 +61,7 @@ class Network:
         self._layers = None if policy is None else _load_layers(policy)
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        pieces, legal = encode_legal_turns(batch.packed, batch.rules)
+        pieces, legal = encode_pieces_and_legal_turns(batch.packed, batch.rules)
         if self._layers is None:
             actions = rng.choice(0, legal)
         else:
@@ -97,7 +97,7 @@ def to_policy(layers: Layers) -> Policy:
 
 def _load_layers(policy: Policy) -> Layers:
     """The layers of a policy. Raises ``ValueError`` for one that no network has."""
-    layer, row, column, weight = check_columns(policy, NETWORK, "network", COLUMNS)
+    layer, row, column, weight = load_checked_columns(policy, NETWORK, "network", COLUMNS)
     check_range("layer", layer, 0, MAX_LAYERS - 1)
     check_range("row", row, 0, MAX_UNITS)
     check_range("column", column, 0, MAX_UNITS - 1)

@@ -18,7 +18,7 @@ from quarto.jit import float64, inline_function, int64
 from quarto.position import ALL_CELLS, Position, place_piece
 from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.search import can_move, can_place, can_win_at_once
+from quarto.solver.search import can_mover_win_or_draw, can_placer_win_or_draw, can_win_at_once
 from quarto.solver.solver import solve_distance, solve_value
 from quarto.solver.table import DRAW, WIN, TablebaseIndex, proof_key, recall_answer
 from quarto.threats import safe_pieces, winning_cells
@@ -52,18 +52,18 @@ def sample_piece(pieces: int, seed: int) -> int:
 
 
 @inline_function
-def can_answer(lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any) -> int:
+def can_receiver_achieve(lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any) -> int:
     """Whether the receiver of ``gift``, which leaves ``rest``, can win or at least draw."""
     if winning_cells(lanes, occupied, gift, rules) != 0:
         return int64(1)
-    return can_place(lanes, occupied, rest, gift, question, rules, search)
+    return can_placer_win_or_draw(lanes, occupied, rest, gift, question, rules, search)
 
 
 @inline_function
 def keeps_value(board: Position, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
     """Whether giving ``gift`` on a board keeps a value and, unless ``distance`` is 0, takes so many placements."""
     rest = board.available & ~(int64(1) << gift)
-    if value >= 0 and can_answer(board.lanes, board.occupied, rest, gift, DRAW if value > 0 else WIN, rules, search):
+    if value >= 0 and can_receiver_achieve(board.lanes, board.occupied, rest, gift, DRAW if value > 0 else WIN, rules, search):
         return False
     if distance == 0:
         return True
@@ -88,12 +88,12 @@ def count_saving_replies(board: Position, gift: int, value: int, rules: Any, sea
             reply = lowest_bit(gifts)
             gifts &= gifts - 1
             left = rest & ~(int64(1) << reply)
-            count += 1 - can_place(lanes, occupied, left, reply, question, rules, search)
+            count += 1 - can_placer_win_or_draw(lanes, occupied, left, reply, question, rules, search)
     return count
 
 
 @inline_function
-def best_gift(
+def best_gift_and_reply_count(
     board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> tuple[int, int]:
     """A gift that keeps ``value`` and has the requested ``distance`` or, with ``trap``, the fewest saving replies.
@@ -147,7 +147,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: A
         board = Position(lanes, occupied, position.available, int64(NONE), cell)
         if value >= 0 and not can_keep_value(board, value, search):
             continue
-        found, count = best_gift(board, value, distance, trap, seed, rules, search)
+        found, count = best_gift_and_reply_count(board, value, distance, trap, seed, rules, search)
         if found != NONE and (chosen == NONE or count < fewest):
             chosen, gift, fewest = cell, found, count
             if not trap:
@@ -168,7 +168,7 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: An
         distance = solve_distance(
             value, position.lanes, position.occupied, position.available, int64(NONE), rules, search
         )
-    gift, _ = best_gift(position, value, distance, trap, seed, rules, search)
+    gift, _ = best_gift_and_reply_count(position, value, distance, trap, seed, rules, search)
     return encode_turn(NONE, gift)
 
 
@@ -192,7 +192,7 @@ def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: A
             cell = sample_cell(empty, seed)
             empty &= ~(int64(1) << cell)
             lanes, occupied = place_piece(position.lanes, piece, cell), position.occupied | int64(1) << cell
-            if value >= 0 and rest != 0 and can_move(lanes, occupied, rest, question, rules, search):
+            if value >= 0 and rest != 0 and can_mover_win_or_draw(lanes, occupied, rest, question, rules, search):
                 continue
             if distance == 0 or (
                 solve_distance(-value, lanes, occupied, rest, int64(NONE), rules, search) == distance - 1
@@ -202,14 +202,14 @@ def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: A
 
 
 @inline_function
-def allows_more(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
+def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
     """Whether the opponent gets more than ``-value`` on this board with ``gift``, though no win at once."""
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
         quiet = rest != 0 and not can_win_at_once(lanes, occupied, rest, rules)
-        return quiet and can_move(lanes, occupied, rest, question, rules, search) != 0
+        return quiet and can_mover_win_or_draw(lanes, occupied, rest, question, rules, search) != 0
     quiet = winning_cells(lanes, occupied, gift, rules) == 0
-    return quiet and can_place(lanes, occupied, rest, gift, question, rules, search) != 0
+    return quiet and can_placer_win_or_draw(lanes, occupied, rest, gift, question, rules, search) != 0
 
 
 @inline_function
@@ -225,7 +225,7 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
         pieces &= ~(int64(1) << gift)
         rest, empty = position.available & ~(int64(1) << gift), ~occupied & ALL_CELLS
         if gives_only:
-            if allows_more(lanes, occupied, rest, gift, value, rules, search):
+            if allows_better_value(lanes, occupied, rest, gift, value, rules, search):
                 return encode_turn(NONE, gift)
             continue
         placing = gift if hand == NONE else hand
@@ -233,7 +233,7 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
             cell = sample_cell(empty, seed)
             empty &= ~(int64(1) << cell)
             after, more = place_piece(lanes, placing, cell), occupied | int64(1) << cell
-            if allows_more(after, more, rest, gift, value, rules, search):
+            if allows_better_value(after, more, rest, gift, value, rules, search):
                 return encode_turn(cell, gift)
     return int64(NO_SLIP)
 
@@ -289,9 +289,9 @@ class Oracle(KernelAgent):
         self.slip = check_probability("slip", slip)
         self._base_of: Callable[[Rules], TablebaseIndex | None] | None = None
 
-    def set_tablebases(self, base_of: Callable[[Rules], TablebaseIndex | None]) -> None:
+    def set_tablebases(self, find_tablebase: Callable[[Rules], TablebaseIndex | None]) -> None:
         """Give the source of tablebases by rules. A tablebase makes early turns quick and changes no turn."""
-        self._base_of = base_of
+        self._base_of = find_tablebase
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
         usual = HORIZON_MOVER if rules.mover_chooses else HORIZON_OTHER

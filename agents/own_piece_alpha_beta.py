@@ -21,9 +21,9 @@ UNBOUNDED = 2 * LINE
 
 
 @inline_function
-def full_board_value(made: int, faithful: bool) -> int:
-    """The value of the last of ``made`` placements for its player, if it fills the board without a line."""
-    return LINE - made if faithful else 0
+def full_board_value(placements_made: int, faithful: bool) -> int:
+    """The value of the last of ``placements_made`` placements for its player, if it fills the board without a line."""
+    return LINE - placements_made if faithful else 0
 
 
 VALUE_SIGNATURE = types.int64(
@@ -32,27 +32,27 @@ VALUE_SIGNATURE = types.int64(
 
 
 @kernel(VALUE_SIGNATURE)
-def search_value(position: Position, made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any) -> int:
+def search_value(position: Position, placements_made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any) -> int:
     """The value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
 
-    ``made`` of ``depth`` placements are made already; some pieces are left.
+    ``placements_made`` of ``depth`` placements are made already; some pieces are left.
     """
-    if made == depth:
+    if placements_made == depth:
         return int64(0)
     if position.available & ~safe_pieces(position.lanes, position.occupied, rules) != 0:
-        return int64(LINE - made - 1)
+        return int64(LINE - placements_made - 1)
     if popcount(position.available) == 1:
-        return int64(full_board_value(made + 1, faithful))
+        return int64(full_board_value(placements_made + 1, faithful))
     # Without a line now, the next own placement but one is the first that can win.
-    ceiling = int64(LINE - made - 3) if made + 3 <= depth else int64(0)
+    ceiling = int64(LINE - placements_made - 3) if placements_made + 3 <= depth else int64(0)
     best, empty = int64(-UNBOUNDED), ~position.occupied & ALL_CELLS
-    if made + 1 == depth or ceiling <= alpha:
+    if placements_made + 1 == depth or ceiling <= alpha:
         return ceiling
     while empty != 0 and best < beta:
         pieces = position.available
         while pieces != 0 and best < beta:
             after = place_hand(give_piece(position, lowest_bit(pieces)), lowest_bit(empty))
-            best = max(best, -search_value(after, made + 1, depth, -beta, -max(alpha, best), faithful, rules))
+            best = max(best, -search_value(after, placements_made + 1, depth, -beta, -max(alpha, best), faithful, rules))
             pieces &= pieces - 1
         empty &= empty - 1
     return best

@@ -23,12 +23,12 @@ from agents.base.parameters import check_number, check_one_of, check_probability
 from agents.learning.policy import (
     Policy,
     check_ascending,
-    check_boards,
+    compute_checked_board_pieces,
     check_canonical,
-    check_columns,
+    load_checked_columns,
     check_no_wrong_row,
 )
-from agents.learning.position_rows import build_empty_rows, build_rows, find_row
+from agents.learning.position_rows import build_empty_row_knowledge, build_row_knowledge, find_row
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
 from quarto.bits import piece_to_lanes, popcount
@@ -155,7 +155,7 @@ class PolicyAgent(KernelAgent):
         risk: float | None = None,
     ) -> None:
         chosen = FALLBACKS.index(check_one_of("fallback", fallback, FALLBACKS))
-        self._columns = None if policy is None else _check_policy(policy)
+        self._columns = None if policy is None else _load_checked_columns(policy)
         occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
         most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
         explored = check_probability("exploration", exploration)
@@ -163,21 +163,21 @@ class PolicyAgent(KernelAgent):
 
     def knowledge(self, rules: Rules) -> Knowledge:
         if self._columns is None:
-            return replace(build_empty_rows(self._settings), symmetric=True)
+            return replace(build_empty_row_knowledge(self._settings), symmetric=True)
         lanes, occupied, value = self._columns
         check_canonical(lanes, occupied, CANONICAL_HAND, rules)
         hand, widths = np.full(len(lanes), CANONICAL_HAND), np.ones(len(lanes), np.int64)
-        knowledge, first = build_rows(self._settings, (lanes, occupied, hand), widths)
+        knowledge, first = build_row_knowledge(self._settings, (lanes, occupied, hand), widths)
         knowledge.table[first] = value
         return replace(knowledge, symmetric=True)
 
 
-def _check_policy(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _load_checked_columns(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
     kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
     names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
-    lanes, occupied, value = check_columns(policy, kind, "policy", names)
-    pieces = check_boards(lanes, occupied)
+    lanes, occupied, value = load_checked_columns(policy, kind, "policy", names)
+    pieces = compute_checked_board_pieces(lanes, occupied)
     check_no_wrong_row("lanes", lanes, (pieces >> CANONICAL_HAND) & 1 == 1, "has the piece in hand on the board")
     check_ascending({"lanes": lanes, "occupied": occupied})
     check_no_wrong_row(VALUE_COLUMNS[kind], value, np.abs(value) > 1.0, "is not from -1 to 1")

@@ -14,29 +14,29 @@ from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import (
     Policy,
     check_ascending,
-    check_boards,
-    check_columns,
+    compute_checked_board_pieces,
+    load_checked_columns,
     check_no_wrong_row,
     check_range,
     mark_group_starts,
 )
 from agents.learning.position_rows import (
     RowLearner,
-    add_row,
+    find_or_add_row,
     bit_rank,
     bit_ranks,
-    build_empty_rows,
-    build_rows,
+    build_empty_row_knowledge,
+    build_row_knowledge,
     find_row,
     has_room,
     list_positions,
-    list_row_items,
+    list_row_bits,
     row_width,
 )
 from agents.random import random_cell
 from quarto.bits import lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, Position, board_pieces, place_hand
+from quarto.position import ALL_CELLS, Position, board_piece_mask, place_hand
 from quarto.rng import draw, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
@@ -65,7 +65,7 @@ def row_maximum(values: Any, first: int, width: int) -> float:
 
 
 @inline_function
-def best_cell(values: Any, first: int, occupied: int, least: float) -> tuple[float, int]:
+def best_value_and_cell(values: Any, first: int, occupied: int, least: float) -> tuple[float, int]:
     """The greatest value above ``least`` of the row that begins at ``first``, and its cell, first on ties; or NONE."""
     best, choice, i = least, int64(NONE), first
     for cell in range(CELLS):
@@ -80,12 +80,12 @@ def best_cell(values: Any, first: int, occupied: int, least: float) -> tuple[flo
 @inline_function
 def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
     """The best cell over all pieces that the board was met with, or NONE: so the study's code plays what it learned."""
-    best, choice, on_board = -np.inf, int64(NONE), board_pieces(position.lanes, position.occupied)
+    best, choice, on_board = -np.inf, int64(NONE), board_piece_mask(position.lanes, position.occupied)
     for piece in range(PIECES):
         if (on_board >> piece) & 1 == 0:
             first = find_row(position.lanes, position.occupied, piece, words)
             if first != NONE:
-                best, cell = best_cell(values, first, position.occupied, best)
+                best, cell = best_value_and_cell(values, first, position.occupied, best)
                 choice = cell if cell != NONE else choice
     return choice
 
@@ -100,7 +100,7 @@ def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> 
         if met_with == NONE or values[met_with] != float(position.hand):
             return int64(NONE)
     first = find_row(position.lanes, position.occupied, position.hand, words)
-    return int64(NONE) if first == NONE else best_cell(values, first, position.occupied, -np.inf)[1]
+    return int64(NONE) if first == NONE else best_value_and_cell(values, first, position.occupied, -np.inf)[1]
 
 
 @turn
@@ -120,16 +120,16 @@ def q_placement_turn(position: Position, seed: int, rules: Any, agent: Any) -> i
 
 
 @inline_function
-def meet_position(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
+def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
     """The start of the row of a position that the learner meets.
 
     By the study's code the row is forgotten if the board was met with another piece as well. The row of the board
     without a hand holds the one piece it was met with, or SEVERAL.
     """
     width = row_width(occupied)
-    first = add_row((lanes, occupied, hand), width, words, values)
+    first = find_or_add_row((lanes, occupied, hand), width, words, values)
     if faithful:
-        met_with = add_row((lanes, occupied, int64(NONE)), int64(1), words, values)
+        met_with = find_or_add_row((lanes, occupied, int64(NONE)), int64(1), words, values)
         if np.isnan(values[met_with]):
             values[met_with] = hand
         elif values[met_with] != float(hand):
@@ -147,7 +147,7 @@ def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
     for ply in range(game.plies):
         piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
         if (ply + 1) & 1 == game.seat:
-            first = meet_position(lanes, occupied, piece, faithful, words, values)
+            first = find_or_add_met_row(lanes, occupied, piece, faithful, words, values)
             index = first + bit_rank(cell, ~occupied & ALL_CELLS)
             if last != NONE and not faithful:
                 best = row_maximum(values, first, row_width(occupied))
@@ -188,7 +188,7 @@ class QPlacement(KernelAgent):
         self.alpha = check_probability("alpha", alpha)
         self.faithful = check_flag("faithful", faithful)
         settings = np.array([self.alpha, 0.0, float(self.faithful), 1.0])
-        self._knowledge = build_empty_rows(settings) if policy is None else _build_knowledge(policy, settings)
+        self._knowledge = build_empty_row_knowledge(settings) if policy is None else _build_knowledge(policy, settings)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return self._knowledge
@@ -239,12 +239,12 @@ class QPlacementLearner(RowLearner):
         ]
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        return build_empty_rows(np.array(self.settings))
+        return build_empty_row_knowledge(np.array(self.settings))
 
     def policy(self, knowledge: Knowledge) -> Policy:
         known = list_positions(knowledge)
         lanes, occupied, hand, first = (column[known[2] != NONE] for column in known)
-        position, cell, index = list_row_items(first, ~occupied & ALL_CELLS)
+        position, cell, index = list_row_bits(first, ~occupied & ALL_CELLS)
         tried = ~np.isnan(knowledge.table[index])
         position, cell, index = position[tried], cell[tried], index[tried]
         columns: dict[str, NDArray[Any]] = {
@@ -259,8 +259,8 @@ class QPlacementLearner(RowLearner):
 
 def _build_knowledge(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
     """The tables that a player reads from a policy. Raises ``ValueError`` for a table that no learner can have made."""
-    lanes, occupied, hand, cell, value = check_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
-    pieces = check_boards(lanes, occupied)
+    lanes, occupied, hand, cell, value = load_checked_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
+    pieces = compute_checked_board_pieces(lanes, occupied)
     check_range("hand", hand, 0, PIECES - 1)
     check_no_wrong_row("hand", hand, (pieces >> hand) & 1 == 1, "is on the board")
     check_range("cell", cell, 0, CELLS - 1)
@@ -269,6 +269,6 @@ def _build_knowledge(policy: Policy, settings: NDArray[np.float64]) -> Knowledge
     begins = mark_group_starts(lanes, occupied, hand)
     empty = ~occupied & ALL_CELLS
     widths = np.bitwise_count(empty[begins]).astype(np.int64)
-    knowledge, first = build_rows(settings, (lanes[begins], occupied[begins], hand[begins]), widths)
+    knowledge, first = build_row_knowledge(settings, (lanes[begins], occupied[begins], hand[begins]), widths)
     knowledge.table[first[np.cumsum(begins) - 1] + bit_ranks(cell, empty)] = value
     return knowledge

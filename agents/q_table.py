@@ -11,7 +11,7 @@ from agents.base.agent import Knowledge, encode_turn, keys, params, symmetry_tab
 from agents.base.parameters import check_one_of, check_probability
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy
-from agents.learning.position_rows import RowLearner, add_row, build_empty_rows, has_room, list_positions
+from agents.learning.position_rows import RowLearner, find_or_add_row, build_empty_row_knowledge, has_room, list_positions
 from agents.policy import (
     CANONICAL_HAND,
     COIN,
@@ -73,7 +73,7 @@ def learn_turns(game: FinishedGame, rules: Any, agent: Any) -> bool:
         result = 0.0 if game.winner == NONE else 1.0 if game.winner == (ply + 1) & 1 else -1.0
         target = -settings[DISCOUNT] * holder_value(position, result, ply == game.plies - 1, rules, agent)
         least, minimal = canonical_form(lanes, occupied, piece, tables)
-        row = add_row((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
+        row = find_or_add_row((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
         value = 0.0 if np.isnan(values[row]) else values[row]
         values[row] = value + settings[LEARNING_RATE] * (target - value)
         available |= int64(1) << piece
@@ -121,7 +121,7 @@ class QTableLearner(RowLearner):
         ]
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        return replace(build_empty_rows(np.array(self.settings)), symmetric=True)
+        return replace(build_empty_row_knowledge(np.array(self.settings)), symmetric=True)
 
     def policy(self, knowledge: Knowledge) -> Policy:
         lanes, occupied, _, first = list_positions(knowledge)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
 from agents.base.parameters import check_integer, check_number, check_one_of, check_probability
 from agents.learning.learner import FinishedGame, Learner, update
-from agents.learning.policy import Policy, check_columns
+from agents.learning.policy import Policy, load_checked_columns
 from agents.random import random_cell, random_piece
 from quarto.bits import LANE_MASK, lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
@@ -223,7 +223,7 @@ class EncodedLearner(Learner):
 
 def _load_values(policy: Policy) -> NDArray[np.float64]:
     """The values by code: [CODES] float64. Raises ``ValueError`` unless each code is there once."""
-    codes, values = check_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
+    codes, values = load_checked_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
     outside = codes[(codes < 0) | (codes >= CODES)]
     if len(outside):
         raise ValueError(f"code {outside[0]} of a policy of kind '{ENCODED_VALUES}' is not from 0 to {CODES - 1}")

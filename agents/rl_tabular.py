@@ -21,31 +21,31 @@ from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import (
     Policy,
     check_ascending,
-    check_boards,
+    compute_checked_board_pieces,
     check_canonical,
-    check_columns,
+    load_checked_columns,
     check_no_wrong_row,
     check_range,
     mark_group_starts,
 )
 from agents.learning.position_rows import (
     RowLearner,
-    add_row,
+    find_or_add_row,
     bit_rank,
     bit_ranks,
-    build_empty_rows,
-    build_rows,
+    build_empty_row_knowledge,
+    build_row_knowledge,
     find_row,
     has_room,
     list_positions,
-    list_row_items,
+    list_row_bits,
     row_width,
 )
 from agents.random import random_cell, random_piece
 from quarto.bits import piece_to_lanes
 from quarto.canonical import Transform, canonical_form, canonical_transform, map_cell, map_piece
 from quarto.jit import inline_function, int64, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_pieces, place_hand
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_piece_mask, place_hand
 from quarto.rng import draw, turn_offset, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries
@@ -78,7 +78,7 @@ def cell_offset(form: CanonicalBoard, cell: int, tables: Symmetries) -> int:
 @inline_function
 def gift_offset(form: CanonicalBoard, gift: int) -> int:
     """Index of a gift's counter in the row of the form."""
-    unused = ~board_pieces(form.lanes, form.occupied) & ALL_PIECES
+    unused = ~board_piece_mask(form.lanes, form.occupied) & ALL_PIECES
     return row_width(form.occupied) + bit_rank(map_piece(gift, form.transform), unused)
 
 
@@ -111,15 +111,15 @@ def best_counter_gift(position: Position, tables: Symmetries, words: Any, values
 @inline_function
 def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any, values: Any) -> None:
     """Add to the counter at this offset in the form's row; a counter that is not there yet begins at 0."""
-    first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
+    first = find_or_add_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
     count = values[first + offset]
     values[first + offset] = change if np.isnan(count) else count + change
 
 
-def check_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
+def load_checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
     """The columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
-    lanes, occupied, cell, gift, count = check_columns(policy, COUNTERS, player, COLUMNS)
-    pieces = check_boards(lanes, occupied)
+    lanes, occupied, cell, gift, count = load_checked_columns(policy, COUNTERS, player, COLUMNS)
+    pieces = compute_checked_board_pieces(lanes, occupied)
     check_range("cell", cell, NONE, CELLS - 1)
     check_range("gift", gift, NONE, PIECES - 1)
     check_no_wrong_row(
@@ -139,14 +139,14 @@ def build_counter_knowledge(
     Raises ``ValueError`` if a board is not a canonical form of these rules.
     """
     if columns is None:
-        return replace(build_empty_rows(params), scratch_size=scratch_size, symmetric=True)
+        return replace(build_empty_row_knowledge(params), scratch_size=scratch_size, symmetric=True)
     lanes, occupied, cell, gift, count = columns
     check_canonical(lanes, occupied, NONE, rules)
     begins = mark_group_starts(lanes, occupied)
-    empty, unused = ~occupied & ALL_CELLS, ~check_boards(lanes, occupied) & ALL_PIECES
+    empty, unused = ~occupied & ALL_CELLS, ~compute_checked_board_pieces(lanes, occupied) & ALL_PIECES
     widths = np.bitwise_count(empty).astype(np.int64)
     no_hand = np.full(int(begins.sum()), NONE)
-    knowledge, first = build_rows(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
+    knowledge, first = build_row_knowledge(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
     offset = np.where(
         cell != NONE, bit_ranks(np.maximum(cell, 0), empty), widths + bit_ranks(np.maximum(gift, 0), unused)
     )
@@ -225,7 +225,7 @@ class RlTabular(KernelAgent):
 
     def __init__(self, policy: Policy | None = None, faithful: bool = False) -> None:
         self.faithful = check_flag("faithful", faithful)
-        self._columns = None if policy is None else check_counters(policy, "rl_tabular")
+        self._columns = None if policy is None else load_checked_counters(policy, "rl_tabular")
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return build_counter_knowledge(self._columns, np.array([0.0, float(self.faithful)]), rules)
@@ -252,15 +252,15 @@ class TabularLearner(RowLearner):
 
     def knowledge(self, rules: Rules) -> Knowledge:
         settings = np.array([self.exploration, 0.0, self.exploration_step])
-        return replace(build_empty_rows(settings), symmetric=True)
+        return replace(build_empty_row_knowledge(settings), symmetric=True)
 
     def policy(self, knowledge: Knowledge) -> Policy:
         """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
         lanes, occupied, _, first = list_positions(knowledge)
-        pieces = check_boards(lanes, occupied)
+        pieces = compute_checked_board_pieces(lanes, occupied)
         empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
-        of_cell, cell, cell_at = list_row_items(first, empty)
-        of_gift, gift, gift_at = list_row_items(first + np.bitwise_count(empty), unused)
+        of_cell, cell, cell_at = list_row_bits(first, empty)
+        of_gift, gift, gift_at = list_row_bits(first + np.bitwise_count(empty), unused)
         board, indices = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
         cells = np.concatenate([cell, np.full(len(gift), NONE)])
         gifts = np.concatenate([np.full(len(cell), NONE), gift])

@@ -83,24 +83,24 @@ def changed_cell(packed: int, occupied: int, agent: Any) -> int:
 
 
 @inline_function
-def mirroring_cell(changed: int, earlier: bool, word: int, agent: Any) -> int:
+def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
     """The cell that the program answers the cell ``changed`` with; it may be occupied."""
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed
     if changed == NONE:
         return random_cell(word, ALL_CELLS)
-    if (free >> mirror) & 1 and (not earlier or remembered & GAVE_FIRST != 0):
+    if (free >> mirror) & 1 and (not earlier_program or remembered & GAVE_FIRST != 0):
         return int64(mirror)
-    return random_cell(word, free) if earlier else int64(lowest_bit(free))
+    return random_cell(word, free) if earlier_program else int64(lowest_bit(free))
 
 
 @inline_function
-def rule_of_thumb_cell(position: Position, earlier: bool, seed: int, agent: Any) -> int:
+def rule_of_thumb_cell(position: Position, earlier_program: bool, seed: int, agent: Any) -> int:
     """The cell that the rules of thumb choose in the end, if none wins. Word n of the turn: its n-th answer's cell."""
     packed, asked = pack_pieces(position), int64(0)
     while True:
         changed = changed_cell(packed, position.occupied, agent)
-        cell = mirroring_cell(changed, earlier, draw(seed, asked), agent)
+        cell = mirroring_cell(changed, earlier_program, draw(seed, asked), agent)
         remembered = memory(agent)
         remembered[PIECES_REMEMBERED] = packed
         remembered[CELLS_REMEMBERED] = (remembered[CELLS_REMEMBERED] & uint64(GAVE_FIRST)) | uint64(position.occupied)
@@ -139,7 +139,7 @@ def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
 
 
 @inline_function
-def first_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
+def opening_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
     """The gift before its first placement. Word 0, lower half."""
     gift = first_of_few_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
@@ -184,7 +184,7 @@ def rule_based_turn(position: Position, seed: int, rules: Any, agent: Any) -> in
 @turn
 def rule_based_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, first_gift(position, seed, rules, agent))
+        return encode_turn(NONE, opening_gift(position, seed, rules, agent))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     cell = int64(lowest_bit(wins)) if wins != 0 else rule_of_thumb_cell(position, params(agent)[0] != 0.0, seed, agent)
     return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))

@@ -101,7 +101,7 @@ class Evaluations(NamedTuple):
         """Write others into some places."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
-    def share_time(self, seconds: float) -> None:
+    def share_time_among_untimed(self, seconds: float) -> None:
         """Divide the time of a batch among the turns whose time was not measured alone."""
         untimed = self.microseconds == NO_TURN
         self.microseconds[untimed] = round(1e6 * seconds / max(untimed.size, 1))
@@ -153,7 +153,7 @@ GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
 GameColumns = TypeVar("GameColumns", Games, Evaluations)
 
 
-def concat_games(parts: Sequence[GameColumns]) -> GameColumns:
+def concat_game_columns(parts: Sequence[GameColumns]) -> GameColumns:
     """The games, or the evaluations, of several parts one after the other."""
     if len(parts) == 1:
         return parts[0]

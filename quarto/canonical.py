@@ -65,7 +65,7 @@ def highest_cell(occupied: int) -> int:
 
 
 @inline_function
-def least_lanes(lanes: int, occupied: int, cell: int) -> int:
+def least_lane_complements(lanes: int, occupied: int, cell: int) -> int:
     """Each lane or its complement within ``occupied``, whichever is less: the bit of the highest ``cell`` decides."""
     return lanes ^ (((lanes >> cell) & LANE_ONES) * uint64(occupied))
 
@@ -86,7 +86,7 @@ def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> 
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
         image = move_lanes(lanes, int64(tables.attaining[i]), tables)
         if hand < 0:
-            image = least_lanes(image, minimal, top)
+            image = least_lane_complements(image, minimal, top)
         least = min(least, sort_lanes(image))
     return least, minimal
 
@@ -102,7 +102,7 @@ def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries
     xor, unsorted = max(hand, 0), lanes
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
         moved = move_lanes(lanes, int64(tables.attaining[i]), tables)
-        image = least_lanes(moved, minimal, top) if hand < 0 else moved
+        image = least_lane_complements(moved, minimal, top) if hand < 0 else moved
         if i == tables.first[occupied] or sort_lanes(image) < least:
             least, permutation, unsorted = sort_lanes(image), int64(tables.attaining[i]), image
             if hand < 0:
@@ -153,7 +153,7 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
         image = move_lanes(lanes, int64(tables.attaining[i]), tables)
         if hand < 0:
-            image = least_lanes(image, minimal, top)
+            image = least_lane_complements(image, minimal, top)
         keep += int64(sort_lanes(image) == least)
     run = 1
     for shift in range(CELLS, ATTRIBUTES * CELLS, CELLS):  # equal lanes, which lie side by side, may be exchanged

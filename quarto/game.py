@@ -103,7 +103,7 @@ class Game:
         return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
 
     @property
-    def halfway(self) -> bool:
+    def is_gift_due(self) -> bool:
         """Whether this turn's piece is placed and its gift is not given yet."""
         return self.next_decision is NextDecision.GIFT and bool(self.plies)
 
@@ -137,9 +137,9 @@ class Game:
         """The game after the seat to act forfeited, by one of the ENDINGS that are forfeits."""
         return replace(self, forfeit=ending)
 
-    def _check_next_decision(self, asked: NextDecision) -> None:
-        if self.next_decision is not asked:
-            raise RequestError(f"the game expects {self.next_decision} now, not {asked}")
+    def _check_next_decision(self, decision: NextDecision) -> None:
+        if self.next_decision is not decision:
+            raise RequestError(f"the game expects {self.next_decision} now, not {decision}")
 
     def _check_piece(self, piece: int) -> None:
         if piece in self.pieces_left:
@@ -199,8 +199,8 @@ def describe_turn(before: Game, after: Game, players: Participants) -> str:
     return _format_sentence(f"{subject} {' and '.join(done)}") if done else ""
 
 
-def describe_ending(game: Game, players: Participants, reason: str = "") -> str:
-    """A sentence about the end of a game; ``reason`` says why the agent forfeited, if it did."""
+def describe_ending(game: Game, players: Participants, forfeit_reason: str = "") -> str:
+    """A sentence about the end of a game; ``forfeit_reason`` says why the agent forfeited, if it did."""
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
@@ -208,7 +208,7 @@ def describe_ending(game: Game, players: Participants, reason: str = "") -> str:
     if game.ending == FULL_BOARD:
         return "A draw: the board is full and no line is finished."
     if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_TIME):
-        return _format_sentence(f"{players.agent} forfeits the game, and {wins}: {reason}")
+        return _format_sentence(f"{players.agent} forfeits the game, and {wins}: {forfeit_reason}")
     return _format_sentence(f"you resign, and {wins}")
 
 

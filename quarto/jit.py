@@ -59,18 +59,18 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 
 @functools.cache
-def cache_directory(outside: str = "") -> Path:
+def cache_directory(outside_fingerprint: str = "") -> Path:
     """Return the directory of compiled kernels: in ``$QARENA_CACHE``, or in the user's cache folder.
 
     It is a temporary one, with a line in the log, if others could write there or the user cannot.
 
-    The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba. ``outside`` is
+    The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba. ``outside_fingerprint`` is
     the fingerprint of the sources of an agent that is not the project's. All environments of a user share it.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
-    stamp = hashlib.sha256(f"{files_fingerprint(list_kernel_sources())} {outside} {versions}".encode()).hexdigest()[:16]
+    stamp = hashlib.sha256(f"{files_fingerprint(list_kernel_sources())} {outside_fingerprint} {versions}".encode()).hexdigest()[:16]
     chosen = cache_root() / "kernels" / stamp
-    reason = _prepare_cache_folder(chosen)
+    reason = _prepare_or_describe_obstacle(chosen)
     return _create_temporary_root(reason) / stamp if reason else chosen
 
 
@@ -87,7 +87,7 @@ def _create_temporary_root(reason: str) -> Path:
     return root
 
 
-def _prepare_cache_folder(folder: Path) -> str:
+def _prepare_or_describe_obstacle(folder: Path) -> str:
     """Make a folder of the cache, for this user alone; say what is against using it, if anything is.
 
     numba unpickles what it finds there, so whoever can write there can run any code as this user.
@@ -174,15 +174,15 @@ class Kernel:
         """
         if self._dispatcher is None:
             with _dispatcher_lock:
-                self.build()
+                self.load_while_compiling()
         return self._dispatcher
 
-    def build(self) -> Any:
+    def load_while_compiling(self) -> Any:
         """``load`` for a thread that may be compiling a caller: it has numba's lock, and must not wait for ours."""
         if self._dispatcher is None:
             dispatcher = _build_dispatcher(self.py_func, self._options)
             for each in _find_external_kernels(self.py_func):
-                each.build()
+                each.load_while_compiling()
             if self.declared is not None:
                 self._compile(dispatcher)
             self._dispatcher = dispatcher
@@ -214,7 +214,7 @@ def _resolve_kernel_type(called: Kernel, context: Any) -> Any:
     if context.purpose.name == "argument":
         raise TypeError(f"{called.__qualname__} is a kernel: give another kernel load({called.__qualname__})")
     dispatcher = _compilations.dispatchers.get(called)
-    return numba.typeof(called.build() if dispatcher is None else dispatcher)
+    return numba.typeof(called.load_while_compiling() if dispatcher is None else dispatcher)
 
 
 _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules
@@ -275,12 +275,12 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
     def load(self) -> None:
         """Have the machine code, and let LLVM know its address: it ends the process if a caller's code comes first."""
         with _dispatcher_lock:
-            self.build()
+            self.load_while_compiling()
 
-    def build(self) -> None:
+    def load_while_compiling(self) -> None:
         """``load`` for a thread that may be compiling a caller, see ``Kernel.build``."""
         if not self._has_address:
-            compiled = types.CompileResultWAP(self.called.build().get_compile_result(self.called.declared))
+            compiled = types.CompileResultWAP(self.called.load_while_compiling().get_compile_result(self.called.declared))
             binding.add_symbol(self.symbol, compiled.address)
             self._has_address = True
 

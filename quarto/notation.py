@@ -25,11 +25,11 @@ MAX_QUOTED_CHARACTERS = 60  # characters of a wrong text that a message repeats
 POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
 
 
-def parse_piece(text: str, where: str = "write 0 to 9 or A to F") -> int:
-    """The piece of a hex digit, in either case; ``where`` ends the message about a wrong one."""
+def parse_piece(text: str, hint: str = "write 0 to 9 or A to F") -> int:
+    """The piece of a hex digit, in either case; ``hint`` ends the message about a wrong one."""
     digit = text.upper()
     if len(digit) != 1 or digit not in PIECE_DIGITS:
-        raise RequestError(f"piece {_quote_shortened(text)} is not a hex digit 0-F ({where})")
+        raise RequestError(f"piece {_quote_shortened(text)} is not a hex digit 0-F ({hint})")
     return PIECE_DIGITS.index(digit)
 
 
@@ -40,11 +40,11 @@ def format_piece(piece: int) -> str:
     return PIECE_DIGITS[piece]
 
 
-def parse_cell(text: str, where: str = "letter = column, digit = row") -> int:
-    """The cell of a text such as ``b3``, in either case; ``where`` ends the message about a wrong one."""
+def parse_cell(text: str, hint: str = "letter = column, digit = row") -> int:
+    """The cell of a text such as ``b3``, in either case; ``hint`` ends the message about a wrong one."""
     name = text.lower()
     if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
-        raise RequestError(f"cell {_quote_shortened(text)} is not one of a1 to d4 ({where})")
+        raise RequestError(f"cell {_quote_shortened(text)} is not one of a1 to d4 ({hint})")
     return cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
 
 

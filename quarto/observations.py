@@ -70,7 +70,7 @@ class StepwiseGame:
         return self.pieces[HAND]
 
     @property
-    def legal(self) -> int:
+    def legal_action_mask(self) -> int:
         """The legal actions as 16 bits: empty cells if there is a piece in hand, else pieces left; none at the end."""
         if self.over:
             return 0
@@ -81,7 +81,7 @@ class StepwiseGame:
         return Position(self.lanes, self.occupied, self.available, self.pieces[HAND], self.last_cell)
 
     @property
-    def turn(self) -> int:
+    def turn_number(self) -> int:
         """The number of a turn that begins now, as in the engine: 0 gives the first piece, ``k + 1`` places ply k."""
         return len(self.plies) + (self.pieces[HAND] != NONE or self.rules.mover_chooses)
 
@@ -98,8 +98,8 @@ class StepwiseGame:
 
     def act(self, action: int) -> None:
         """Take a decision of the seat to decide. Raises ``ValueError`` for an action that is not legal."""
-        if not (0 <= action < ACTIONS and self.legal >> action & 1):
-            legal = [each for each in range(ACTIONS) if self.legal >> each & 1]
+        if not (0 <= action < ACTIONS and self.legal_action_mask >> action & 1):
+            legal = [each for each in range(ACTIONS) if self.legal_action_mask >> each & 1]
             phase = (
                 "the game is over" if self.over else "a piece is chosen" if self.hand == NONE else "a cell is chosen"
             )
@@ -197,7 +197,7 @@ def _fill_observations(lanes: Any, occupied: Any, available: Any, hand: Any, obs
         masks[i, 1] = BYTE_BIT_WORDS[legal >> 8]
 
 
-def encode_observations(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Observations [B, 17, 8] int8 and action masks [B, 16] int8 of a batch of positions."""
     size = len(batch.lanes)
     observations, masks = np.empty((size, ROWS_OF_PIECES), np.uint64), np.empty((size, 2), np.uint64)
@@ -240,7 +240,7 @@ def mark_legal_turns(
         LANES_TYPE, MASKS_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE, RULES_TYPE, types.int8[:, ::1], types.boolean[:, ::1]
     )
 )
-def _fill_legal_turns(
+def _fill_pieces_and_legal_turns(
     lanes: Any, occupied: Any, available: Any, hand: Any, rules: Any, pieces: Any, legal: Any
 ) -> None:
     for i in range(lanes.shape[0]):
@@ -251,14 +251,14 @@ def _fill_legal_turns(
         mark_legal_turns(lanes[i], cells, left, piece, rules, legal[i])
 
 
-def encode_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+def encode_pieces_and_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """The pieces and the legal turns of a batch of positions, in which nobody has finished a line.
 
     Pieces [B, 17] int8: those on cells 0 to 15 and the one in hand, -1 for none. Legal turns [B, 289] bool.
     """
     size = len(batch.lanes)
     pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURN_CODES), np.bool_)
-    _fill_legal_turns(batch.lanes, batch.occupied, batch.available, batch.hand, rules.tables, pieces, legal)
+    _fill_pieces_and_legal_turns(batch.lanes, batch.occupied, batch.available, batch.hand, rules.tables, pieces, legal)
     return pieces, legal
 
 

@@ -78,7 +78,7 @@ class QuartoState(pyspiel.State):
         return player
 
     def _legal_actions(self, _player: int) -> list[int]:
-        legal = self.quarto.legal
+        legal = self.quarto.legal_action_mask
         return [action for action in range(ACTIONS) if legal >> action & 1]
 
     def _apply_action(self, action: int) -> None:

@@ -25,7 +25,7 @@ from quarto.bits import piece_to_lanes
 from quarto.canonical import board_key, canonical_form, decode_board_key
 from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, uint64
-from quarto.position import ALL_PIECES, board_pieces
+from quarto.position import ALL_PIECES, board_piece_mask
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, finishes_line
 from quarto.symmetry import Symmetries, build_symmetries
 
@@ -66,7 +66,7 @@ def perft(rules: Rules, plies: int) -> list[PerftLayer]:
         )
     boards, layers = build_empty_layer(), [PerftLayer(0, 1, 0, 1, 1)]
     for ply in range(1, plies + 1):
-        layer, boards = count_next_layer(rules, boards, ply, last=ply == plies)
+        layer, boards = count_next_layer(rules, boards, ply, is_last=ply == plies)
         layers.append(layer)
     return layers
 
@@ -77,9 +77,9 @@ def build_empty_layer() -> CanonicalBoards:
 
 
 def count_next_layer(
-    rules: Rules, parents: CanonicalBoards, ply: int, last: bool
+    rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool
 ) -> tuple[PerftLayer, CanonicalBoards]:
-    """Count the layer ``ply`` and make its boards (none if it is the ``last``, for which there may be no room)."""
+    """Count the layer ``ply`` and make its boards (none if it is the ``is_last``, for which there may be no room)."""
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
     tables = build_symmetries(rules)
@@ -87,7 +87,7 @@ def count_next_layer(
         child_lanes, child_ways, won, won_ways = _generate_children(
             parents.lanes, parents.ways, sources, rules.tables, tables
         )
-        if not last:
+        if not is_last:
             slices[mask] = (live_boards, live_boards + len(child_lanes))
             lanes.append(child_lanes)
             ways.append(child_ways)
@@ -121,7 +121,7 @@ def _generate_children(
         first, end, mask, cell = sources[source]
         occupied = mask | int64(1) << cell
         for parent in range(first, end):
-            unused = ALL_PIECES & ~board_pieces(lanes[parent], mask)
+            unused = ALL_PIECES & ~board_piece_mask(lanes[parent], mask)
             for piece in range(PIECES):
                 if not unused >> piece & 1:
                     continue
@@ -174,7 +174,7 @@ def generate_key_layers(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64
     boards = build_empty_layer()
     yield _compute_keys(rules, boards)
     for ply in range(1, pieces + 1):
-        _, boards = count_next_layer(rules, boards, ply, last=False)
+        _, boards = count_next_layer(rules, boards, ply, is_last=False)
         yield _compute_keys(rules, boards)
 
 

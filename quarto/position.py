@@ -74,7 +74,7 @@ def board(position: Position) -> list[int]:
 
 
 @inline_function
-def board_pieces(lanes: int, occupied: int) -> int:
+def board_piece_mask(lanes: int, occupied: int) -> int:
     """The pieces on a board, as 16 bits (int64)."""
     pieces = int64(0)
     while occupied:

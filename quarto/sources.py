@@ -237,21 +237,21 @@ def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path 
     return found
 
 
-def find_module_spec(module: str, known: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
+def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
     """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would.
 
-    ``known`` has what was found before, and gets what is found now.
+    ``cache`` has what was found before, and gets what is found now.
     """
-    known = {} if known is None else known
-    if module not in known:
+    cache = {} if cache is None else cache
+    if module not in cache:
         package, dot, tail = module.rpartition(".")
-        around = find_module_spec(package, known) if package else None
+        around = find_module_spec(package, cache) if package else None
         paths = around.submodule_search_locations if around else None
-        known[module] = _ask_finders(module, paths) if tail and not (dot and paths is None) else None
-    return known[module]
+        cache[module] = _find_spec_by_finders(module, paths) if tail and not (dot and paths is None) else None
+    return cache[module]
 
 
-def _ask_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
+def _find_spec_by_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
     """The first answer of Python's finders; ``paths`` are the folders of the package, None: the import path."""
     found: ModuleSpec | None = None
     with suppress(KeyError):  # of a package without a file in one that is not imported
@@ -318,10 +318,10 @@ def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
 def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
     """The names of ``_find_imported_names``, each once."""
-    return tuple(dict.fromkeys(_find_imported_names(content, package)))
+    return tuple(dict.fromkeys(_list_possible_imports(content, package)))
 
 
-def _find_imported_names(content: bytes, package: str) -> Iterator[str]:
+def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
     """The names that a text may import: of modules and, since the text cannot tell, of what else is in these."""
     try:
         tree = ast.parse(content)

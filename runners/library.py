@@ -95,7 +95,7 @@ def sprt(
     Arguments are those of ``run``; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo. ``accepted`` is null if
     as many games as were allowed did not decide. Raises ``KeyboardInterrupt`` after Ctrl-C; the same call goes on.
     """
-    from runners.arena.sprt import execute_test
+    from runners.arena.sprt import execute_sprt
     from runners.config.requests import prepare_test
     from runners.config.schemas import SprtConfig
     from runners.terminal.console import show_progress_bar
@@ -106,7 +106,7 @@ def sprt(
         request = prepared.experiment.request
         with _stop_on_interrupt() as stop, show_progress_bar("testing", "games", request.progress) as bar:
             bar.start(request.games)
-            outcome = execute_test(prepared, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
+            outcome = execute_sprt(prepared, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
     if not outcome.trial.ended:
         raise KeyboardInterrupt(f"run {prepared.experiment.run_id}: games are kept, the same call goes on")
     return _build_verdict_result(request.storage.root, prepared.experiment.run_id, request.notes)
@@ -126,13 +126,13 @@ def train(
     Ctrl-C; the same call goes on where that is possible.
     """
     from runners.config.schemas import TrainConfig
-    from runners.learning.training.request import check_training, save_policy, training_request_from_config
+    from runners.learning.training.request import check_training_and_create_archive, save_policy, training_request_from_config
     from runners.terminal.console import show_progress_bar
 
     call = _build_call("train", [*map(_format_setting, settings.items()), *overrides], archive, config_dir)
     with call.compose(TrainConfig) as cfg:
         request = training_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
-        check_training(request)
+        check_training_and_create_archive(request)
         with _stop_on_interrupt() as stop, show_progress_bar("training", "games", request.progress) as progress:
             trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         if trained.policy is None:
@@ -308,7 +308,7 @@ class _Call(NamedTuple):
 
         from runners.config.arguments import explain_config_errors, parse_arguments
         from runners.config.execution import check_agent_words, compose_first_job
-        from runners.config.schemas import check_values
+        from runners.config.schemas import check_keys_and_values
         from runners.config.yaml_options import CONF_FOLDER, search_user_folders
 
         asked = parse_arguments(self.words, self.archive, config_dirs=self.folders)
@@ -318,7 +318,7 @@ class _Call(NamedTuple):
                 cfg, _ = compose_first_job(self.config, asked.overrides, multirun=False)
             if cfg.hydra.mode.name != "RUN":
                 raise RequestError("hydra.mode=MULTIRUN is a sweep of several jobs: make a call for each of them")
-            check_values(cfg, schema)
+            check_keys_and_values(cfg, schema)
             yield cfg
 
 

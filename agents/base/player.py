@@ -85,10 +85,10 @@ CLOCK = time.CLOCK_MONOTONIC
 
 
 @inline_function
-def read_clock(clock: int, moment: NDArray[np.int64]) -> float:
-    """The time by a clock of the system; ``moment`` [2] is memory for its seconds and nanoseconds."""
-    clock_gettime(clock, array_pointer(moment.ctypes.data))
-    return 1e6 * float64(moment[0]) + 1e-3 * float64(moment[1])
+def read_clock(clock: int, time_buffer: NDArray[np.int64]) -> float:
+    """The time by a clock of the system; ``time_buffer`` [2] is memory for its seconds and nanoseconds."""
+    clock_gettime(clock, array_pointer(time_buffer.ctypes.data))
+    return 1e6 * float64(time_buffer[0]) + 1e-3 * float64(time_buffer[1])
 
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, EVALUATIONS_TYPE, types.int32))
@@ -179,13 +179,13 @@ class KernelPlayer(BatchPlayer):
     @classmethod
     def resume(
         cls,
-        fresh: tuple[TurnKernel, Knowledge, Rules],
+        player_arguments: tuple[TurnKernel, Knowledge, Rules],
         memories: NDArray[np.uint64],
         slots: range,
         scratch: NDArray[np.uint64],
     ) -> KernelPlayer:
         """Build the player that goes on with games in ``slots``; ``memories`` [games, game_words] become its own."""
-        player = cls(*fresh)
+        player = cls(*player_arguments)
         player._arrays["scratch"][:] = scratch
         if player.game_words:
             player._memories = memories
@@ -289,14 +289,14 @@ class PythonAgent:
             ask: Callable[..., Any] = self.agent.play
             answer = _call_agent(ask, BatchView(batch, self.rules), rng)
             cells, gifts, evaluation = _split_answer(ask, answer, "(cells, gifts)")
-            _write_evaluation(ask, evaluation, evaluations, slice(None), len(batch.lanes))
+            _fill_evaluation_rows(ask, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
             ask, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
                 started = time.perf_counter()
                 answer = _call_agent(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
                 cell, gift, evaluation = _split_answer(ask, answer, "(cell, gift)")
-                _write_evaluation(ask, evaluation, evaluations, slice(i, i + 1), 1)
+                _fill_evaluation_rows(ask, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:
                     evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - started))
                 try:
@@ -308,29 +308,29 @@ class PythonAgent:
         return _check_integers(ask, "cells", cells, size), _check_integers(ask, "gifts", gifts, size)
 
 
-def _call_agent(ask: Callable[..., Any], *arguments: object) -> Any:
+def _call_agent(method: Callable[..., Any], *arguments: object) -> Any:
     """The answer of an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
     try:
-        return ask(*arguments)
+        return method(*arguments)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # of the call itself
-            raise AnswerError(ask, f"cannot be called as it should: {error}") from None
+            raise AnswerError(method, f"cannot be called as it should: {error}") from None
         raise
 
 
-def _split_answer(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Evaluation | None]:
+def _split_answer(method: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Evaluation | None]:
     """The two parts of an answer, and the evaluation beside them if there is one."""
     try:
         one, other, *evaluation = answer
     except (TypeError, ValueError):
-        raise AnswerError.from_answer(ask, answer, expected) from None
+        raise AnswerError.from_answer(method, answer, expected) from None
     if evaluation and not (len(evaluation) == 1 and isinstance(evaluation[0], Evaluation)):
-        raise AnswerError.from_answer(ask, answer, expected)
+        raise AnswerError.from_answer(method, answer, expected)
     return one, other, evaluation[0] if evaluation else None
 
 
-def _write_evaluation(
-    ask: Callable[..., Any], evaluation: Evaluation | None, evaluations: Evaluations | None, rows: slice, size: int
+def _fill_evaluation_rows(
+    method: Callable[..., Any], evaluation: Evaluation | None, evaluations: Evaluations | None, rows: slice, size: int
 ) -> None:
     """Write the evaluation of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
     if evaluation is None:
@@ -341,22 +341,22 @@ def _write_evaluation(
             np.asarray(NO_VISITS if evaluation.visits is None else evaluation.visits, np.int64), size
         )
     except (TypeError, ValueError) as error:
-        raise AnswerError(ask, f"returned {repr(evaluation)[:100]}, which is not of {size} numbers: {error}") from None
+        raise AnswerError(method, f"returned {repr(evaluation)[:100]}, which is not of {size} numbers: {error}") from None
     if (np.abs(value) > 1).any() or (visits < NO_VISITS).any():
         raise AnswerError(
-            ask, f"returned {repr(evaluation)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
+            method, f"returned {repr(evaluation)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
         )
     if evaluations is not None:
         evaluations.value[rows] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
         evaluations.visits[rows] = visits
 
 
-def _check_integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
+def _check_integers(method: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
     array = np.asarray(values)
     if array.shape != (size,):
-        raise AnswerError(ask, f"returned {name} of shape {array.shape}, not ({size},)")
+        raise AnswerError(method, f"returned {name} of shape {array.shape}, not ({size},)")
     if array.dtype.kind not in "iu":
-        raise AnswerError(ask, f"returned {name} of dtype {array.dtype}, not integers")
+        raise AnswerError(method, f"returned {name} of dtype {array.dtype}, not integers")
     return array
 
 
@@ -410,15 +410,15 @@ MAX_UNUSUAL_TURNS = 1000  # answers that are kept to be shown; an agent that giv
 
 
 def to_turns(
-    cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, unusual: dict[int, tuple[int, int]]
+    cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, out_of_range_turns: dict[int, tuple[int, int]]
 ) -> Turns:
-    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``unusual``."""
+    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``out_of_range_turns``."""
     turns = Turns(
         *(np.where((each >= -1) & (each < 16), each, OUT_OF_RANGE).astype(np.int8) for each in (cells, gifts))
     )
     for i in np.flatnonzero((turns.cells == OUT_OF_RANGE) | (turns.gifts == OUT_OF_RANGE)):
-        if len(unusual) < MAX_UNUSUAL_TURNS:
-            unusual[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
+        if len(out_of_range_turns) < MAX_UNUSUAL_TURNS:
+            out_of_range_turns[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
     return turns
 
 

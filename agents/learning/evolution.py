@@ -40,9 +40,9 @@ class Population(NamedTuple):
     def size(self) -> int:
         return len(self.number)
 
-    def select(self, which: slice | NDArray[np.integer]) -> Population:
+    def select(self, rows: slice | NDArray[np.integer]) -> Population:
         """Some of the individuals, in the order given."""
-        return Population(*(field[which] for field in self))  # type: ignore[arg-type]  # each keeps its own type
+        return Population(*(field[rows] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def concat(self, others: Population) -> Population:
         """These and then the others."""
@@ -90,12 +90,12 @@ def rank_by_fitness(population: Population) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(worse)])
 
 
-def hold_tournaments(population: Population, size: int, words: Streams, first: int) -> NDArray[np.int64]:
+def hold_tournaments(population: Population, size: int, words: Streams, first_word: int) -> NDArray[np.int64]:
     """[n] one index into a sorted population for each stream: the best of ``size`` picked with replacement.
 
-    Of equally good ones, the first that was picked. Reads the words from ``first`` to before ``first + size``.
+    Of equally good ones, the first that was picked. Reads the words from ``first_word`` to before ``first_word + size``.
     """
-    picks = np.stack([words.integers(first + i, population.size) for i in range(size)], axis=1)
+    picks = np.stack([words.integers(first_word + i, population.size) for i in range(size)], axis=1)
     best = rank_by_fitness(population)[picks].argmin(axis=1)
     chosen: NDArray[np.int64] = picks[np.arange(len(picks)), best]
     return chosen
@@ -167,14 +167,14 @@ class Evolution:
                 self._fitnesses.setdefault(tuple(genes), []).append(found)
         return everybody
 
-    def choose_genome(self, which: str) -> tuple[float, ...]:
+    def choose_genome(self, criterion: str) -> tuple[float, ...]:
         """The genome found so far, after at least one generation.
 
         ``best``: the fittest that goes on from the last generation. ``mean``: the genome of the best mean fitness, the
         first on ties. This mean is over all individuals with these genes, and over all generations from which each went
         on.
         """
-        if which == "best":
+        if criterion == "best":
             return tuple(self.population.genes[0].tolist())
         means = {
             genes: tuple(mean(column.tolist()) for column in np.transpose(found))

@@ -94,7 +94,7 @@ def update_lines(board: Any, piece: int, cell: int, words: Any) -> None:
 
 
 @inline_function
-def survey_cells(occupied: int, words: Any, board: Any) -> None:
+def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
     """The dangers of a board, now and after a piece was placed on each cell, from its lines."""
     cells = ~occupied & ALL_CELLS
     while cells != 0:
@@ -135,7 +135,7 @@ def survey_cells(occupied: int, words: Any, board: Any) -> None:
 @inline_function
 def survey_board(occupied: int, words: Any, board: Any) -> None:
     """Everything that the lines of a board say and that no gift changes."""
-    survey_cells(occupied, words, board)
+    fill_cell_dangers(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
     for line in range(int64(words[LINES])):
         values, count = board[BYTES + line], board[ON_LINE + line]
@@ -164,4 +164,4 @@ def safe_gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
 def place_and_survey(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
     """The lines and dangers after ``piece`` was placed on ``cell``; ``filled`` are the cells with pieces then."""
     place_on_lines(before, piece, cell, words, after)
-    survey_cells(filled, words, after)
+    fill_cell_dangers(filled, words, after)

@@ -152,22 +152,22 @@ def multiset_number(a: int, b: int, c: int, d: int) -> int:
 
 
 @inline_function
-def add_lines(board: Any, byte: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
+def add_line_features(board: Any, byte: int, left: int, safe: int, words: Any, features: Any, count: int) -> int:
     """Features of lines and of dangers: see ``compute_features``."""
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
         state = int64(popcount(values & byte)) * 5 + int64(popcount(values & ~byte))
-        found[count] = board[OPEN_BASE + i] + state * COUNTS + int64(popcount(left & board[OPEN_HAVING + i]))
+        features[count] = board[OPEN_BASE + i] + state * COUNTS + int64(popcount(left & board[OPEN_HAVING + i]))
         count += 1
-    found[count] = int64(words[OFFSETS + DANGER]) + int64(popcount(board[DANGERS])) * COUNTS + safe
+    features[count] = int64(words[OFFSETS + DANGER]) + int64(popcount(board[DANGERS])) * COUNTS + safe
     threes, twos = min(board[THREES_ALIVE], 9), min(board[TWOS_ALIVE], 10)
-    found[count + 1] = int64(words[OFFSETS + THREES]) + (threes * 11 + twos) * COUNTS + safe
-    found[count + 2] = int64(words[OFFSETS + HOT]) + min(int64(popcount(board[HOT_CELLS])), 15) * COUNTS + safe
+    features[count + 1] = int64(words[OFFSETS + THREES]) + (threes * 11 + twos) * COUNTS + safe
+    features[count + 2] = int64(words[OFFSETS + HOT]) + min(int64(popcount(board[HOT_CELLS])), 15) * COUNTS + safe
     return count + 3
 
 
 @inline_function
-def add_attribute(attribute: int, board: Any, gift: int, left: int, common: int, found: Any, count: int) -> int:
+def add_attribute_feature(attribute: int, board: Any, gift: int, left: int, common: int, features: Any, count: int) -> int:
     """The feature of one attribute; returns whether its other value is a danger, and how many pieces left have it."""
     value = (gift >> attribute) & 1
     match, oppose = attribute + ATTRIBUTES * (1 - value), attribute + ATTRIBUTES * value
@@ -175,26 +175,26 @@ def add_attribute(attribute: int, board: Any, gift: int, left: int, common: int,
     opposing = min((board[TWOS_BY_VALUE] >> (8 * oppose)) & 255, 3)
     cells = min((board[HOT_BY_VALUE] >> (8 * oppose)) & 255, 3)
     having = int64(popcount(left & VALUE_PIECES[attribute, 1 - value]))
-    found[count] = common + (((having * 4 + matching) * 4 + opposing) * 4 + cells) * (2 * COUNTS)
+    features[count] = common + (((having * 4 + matching) * 4 + opposing) * 4 + cells) * (2 * COUNTS)
     return int64(((board[DANGERS] >> oppose) & 1) * 9 + having)
 
 
 @inline_function
-def add_attributes(board: Any, gift: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
+def add_attribute_features(board: Any, gift: int, left: int, safe: int, words: Any, features: Any, count: int) -> int:
     """Features of the attributes: see ``compute_features``."""
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
-        add_attribute(0, board, gift, left, common, found, count),
-        add_attribute(1, board, gift, left, common, found, count + 1),
-        add_attribute(2, board, gift, left, common, found, count + 2),
-        add_attribute(3, board, gift, left, common, found, count + 3),
+        add_attribute_feature(0, board, gift, left, common, features, count),
+        add_attribute_feature(1, board, gift, left, common, features, count + 1),
+        add_attribute_feature(2, board, gift, left, common, features, count + 2),
+        add_attribute_feature(3, board, gift, left, common, features, count + 3),
     )
-    found[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset_number(states[0], states[1], states[2], states[3])
+    features[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset_number(states[0], states[1], states[2], states[3])
     return count + 5
 
 
 @inline_function
-def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, words: Any, found: Any, count: int) -> int:
+def add_mobility_features(board: Any, byte: int, left: int, safe: int, occupied: int, words: Any, features: Any, count: int) -> int:
     """Features of the safe gifts that the opponent has after each placement: see ``compute_features``."""
     empty = ~occupied & ALL_CELLS
     numbers, total, union = (
@@ -210,7 +210,7 @@ def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, wor
         gifts = left & SAFE_PIECES[dangers]
         number = int64(popcount(gifts))
         group = int64(words[CLASS_OF_CELL + cell]) * COUNTS + number
-        found[count] = offset + group * 9 + int64(popcount(dangers))
+        features[count] = offset + group * 9 + int64(popcount(dangers))
         count += 1
         numbers += int64(1) << (60 - 4 * number)
         total += number
@@ -224,18 +224,18 @@ def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, wor
     numbers -= int64(1) << (4 * second) if numbers != 0 else 0
     third = lowest_bit(numbers) >> 2 if numbers != 0 else int64(15)
     most, cells = 15 - first, even + odd
-    found[count] = int64(words[OFFSETS + WIDEST]) + (cells * COUNTS + most) * COUNTS + safe
-    found[count + 1] = int64(words[OFFSETS + FEW]) + (none * 8 + min(one, 7)) * 8 + min(two, 7)
-    found[count + 2] = int64(words[OFFSETS + PARITY]) + even * COUNTS + odd
-    found[count + 3] = int64(words[OFFSETS + TOTAL]) + min(total, 127)
+    features[count] = int64(words[OFFSETS + WIDEST]) + (cells * COUNTS + most) * COUNTS + safe
+    features[count + 1] = int64(words[OFFSETS + FEW]) + (none * 8 + min(one, 7)) * 8 + min(two, 7)
+    features[count + 2] = int64(words[OFFSETS + PARITY]) + even * COUNTS + odd
+    features[count + 3] = int64(words[OFFSETS + TOTAL]) + min(total, 127)
     key = ((min(most, 7) * 8 + min(15 - second, 7)) * 8 + min(15 - third, 7)) * 8 + min(cells, 7)
-    found[count + 4] = int64(words[OFFSETS + SPREAD_OUT]) + key
-    found[count + 5] = int64(words[OFFSETS + UNION]) + cells * COUNTS + int64(popcount(union))
+    features[count + 4] = int64(words[OFFSETS + SPREAD_OUT]) + key
+    features[count + 5] = int64(words[OFFSETS + UNION]) + cells * COUNTS + int64(popcount(union))
     return count + 6
 
 
 @inline_function
-def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: int) -> int:
+def add_reply_feature(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
     """The feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``compute_features``.
 
     Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
@@ -249,12 +249,12 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
         turns += number
         union |= gifts
     key = ((min(one, 7) * 8 + min(two, 7)) * 8 + min(more, 7)) * 8 + min(int64(popcount(union)), 7)
-    found[count] = key * 2 + (reply & 1)
+    features[count] = key * 2 + (reply & 1)
     return turns
 
 
 @inline_function
-def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any) -> int:
+def add_reply_features(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, features: Any) -> int:
     """Features of the turns that the giver has after each reply, or how the game ends: see ``compute_features``.
 
     ``after`` [3, BOARD] is overwritten.
@@ -275,17 +275,17 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
             piece = lowest_bit(gifts)
             gifts &= gifts - 1
             rest = left & ~(int64(1) << piece)
-            turns = add_reply(piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after[0], found, count)
+            turns = add_reply_feature(piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after[0], features, count)
             if turns == 0 and rest != 0:
                 return int64(LOST_AFTER)
-            found[count] += int64(words[OFFSETS + REPLY])
+            features[count] += int64(words[OFFSETS + REPLY])
             if rest & (rest - 1) != 0 and (turns <= SHARP_TURNS or int64(popcount(rest)) < DECIDED_PIECES):
                 survivors, fewest = count_surviving_turns(piece, rest, filled, words, after)
                 if survivors == 0:
                     return int64(LOST_AFTER)
                 count += 1
                 key = min(turns, SHARP_TURNS) * (SHARP_TURNS + 1) + min(survivors, SHARP_TURNS)
-                found[count] = int64(words[OFFSETS + SHARP]) + key * COUNTS + fewest
+                features[count] = int64(words[OFFSETS + SHARP]) + key * COUNTS + fewest
                 refuted += int64(fewest == 0)
                 turns = survivors
             least_here = min(least_here, turns)
@@ -294,7 +294,7 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
             count += 1
         replies += number
         least = min(least, least_here)
-        found[count] = int64(words[OFFSETS + CELL_REPLIES]) + least_here * COUNTS + number
+        features[count] = int64(words[OFFSETS + CELL_REPLIES]) + least_here * COUNTS + number
         count += 1
     if left != 0 and replies == refuted:
         return int64(WON_AFTER)
@@ -305,10 +305,10 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
         left &= left - 1
         if board[CELLS_OF + piece] != 0:
             key = board[MIN_OF + piece] * COUNTS + board[CELLS_OF + piece]
-            found[count] = int64(words[OFFSETS + PIECE_REPLIES]) + key
+            features[count] = int64(words[OFFSETS + PIECE_REPLIES]) + key
             count += 1
-    found[count] = int64(words[OFFSETS + REPLIES]) + least * COUNTS + min(replies, 15)
-    found[count + 1] = int64(words[OFFSETS + REFUTED]) + min(refuted, 15) * COUNTS + min(replies - refuted, 15)
+    features[count] = int64(words[OFFSETS + REPLIES]) + least * COUNTS + min(replies, 15)
+    features[count + 1] = int64(words[OFFSETS + REFUTED]) + min(refuted, 15) * COUNTS + min(replies - refuted, 15)
     return count + 2
 
 
@@ -337,7 +337,7 @@ def pair_number(one: int, other: int) -> int:
 
 
 @inline_function
-def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, count: int) -> int:
+def add_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
     """Features of each pair of lines that cross in an empty cell: see ``compute_features``."""
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
@@ -357,7 +357,7 @@ def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, 
                 if on_other <= on_line:
                     number = min(number, pair_number(others, values))
                 pieces = min(on_line, on_other) * 4 + max(on_line, on_other)
-                found[count] = offset + pieces * PAIR_MULTISETS + number
+                features[count] = offset + pieces * PAIR_MULTISETS + number
                 count += 1
     return count
 
@@ -367,8 +367,8 @@ def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, 
         types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS_TYPE, types.int64[:, ::1], NUMBERS_TYPE
     )
 )
-def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
-    """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
+def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, features: Any) -> int:
+    """Write the numbers of an afterstate's features within its stage into ``features``; returns how many.
 
     Or it returns one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
@@ -403,13 +403,13 @@ def compute_features(occupied: int, gift: int, left: int, words: Any, board: Any
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:
-        count = add_replies(board, gift, left, occupied, words, after, found)
+        count = add_reply_features(board, gift, left, occupied, words, after, features)
         if count < 0:
             return count
-        count = add_crossings(board, byte, occupied, words, found, count)
+        count = add_crossing_features(board, byte, occupied, words, features, count)
     safe = int64(popcount(left & SAFE_PIECES[board[DANGERS]]))
-    count = add_lines(board, byte, left, safe, words, found, count)
-    count = add_attributes(board, gift, left, safe, words, found, count)
+    count = add_line_features(board, byte, left, safe, words, features, count)
+    count = add_attribute_features(board, gift, left, safe, words, features, count)
     if pieces >= MOBILE_PIECES:
-        count = add_mobility(board, byte, left, safe, occupied, words, found, count)
+        count = add_mobility_features(board, byte, left, safe, occupied, words, features, count)
     return count

@@ -17,7 +17,7 @@ SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows e
 
 
 @inline_function
-def count_turns(piece: int, rest: int, cells: int, board: Any) -> int:
+def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
     """The number of turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
@@ -27,7 +27,7 @@ def count_turns(piece: int, rest: int, cells: int, board: Any) -> int:
 
 
 @inline_function
-def has_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
+def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
     """Whether ``count_turns`` these is more than 0."""
     byte = piece_byte(piece)
     while cells != 0:
@@ -38,7 +38,7 @@ def has_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 
 
 @inline_function
-def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
+def all_turns_leave_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
     """Whether each turn with ``piece`` and a gift from ``rest``, at least two pieces, leaves a turn to the opponent.
 
     ``after[0]`` is the board before that turn, with pieces on ``filled``. ``after[1]`` is overwritten.
@@ -56,7 +56,7 @@ def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
-            if not has_turn(gift, rest & ~(int64(1) << gift), others, after[1]):
+            if not has_safe_turn(gift, rest & ~(int64(1) << gift), others, after[1]):
                 return False
     return True
 
@@ -83,7 +83,7 @@ def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
             last = rest & ~(int64(1) << gift)
-            if last & (last - 1) == 0 or survives(gift, last, then, words, after[1:]):
+            if last & (last - 1) == 0 or all_turns_leave_reply(gift, last, then, words, after[1:]):
                 survivors += 1
-                fewest = min(fewest, count_turns(gift, last, others, after[1]))
+                fewest = min(fewest, count_safe_turns(gift, last, others, after[1]))
     return survivors, fewest

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quarto.bits import LANE_ONES
 from quarto.canonical import canonical_forms
 from quarto.jit import kernel
-from quarto.position import ALL_CELLS, board_pieces
+from quarto.position import ALL_CELLS, board_piece_mask
 from quarto.rules import NONE, Rules
 from quarto.symmetry import build_symmetries
 
@@ -35,7 +35,7 @@ class Policy:
     table: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def check_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
+def load_checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
     """The named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
 
     Raises ``ValueError`` if the policy is of another kind. It also does if a column is missing, has another type or
@@ -45,10 +45,10 @@ def check_columns(policy: Policy, kind: str, player: str, names: Mapping[str, ty
         raise ValueError(f"policy={policy!r} is not a policy; {player} reads one of kind '{kind}'")
     if policy.kind != kind:
         raise ValueError(f"policy of kind '{policy.kind}' is for other players; {player} reads '{kind}'")
-    return [_check_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]
+    return [_load_checked_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]
 
 
-def _check_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
+def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
     """One column, as long as the first, as [rows] int64 or float64."""
     if name not in policy.table:
         columns = ", ".join(policy.table) or "none"
@@ -65,7 +65,7 @@ def _check_column(policy: Policy, name: str, type_: type[Any], first: str) -> ND
     return np.ascontiguousarray(column, type_)
 
 
-def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+def compute_checked_board_pieces(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
     """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
     check_range("occupied", occupied, 0, ALL_CELLS)
     words = lanes.view(np.uint64)
@@ -80,7 +80,7 @@ def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArr
 def _compute_board_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
     pieces = np.empty(lanes.shape[0], np.int64)
     for i in range(lanes.shape[0]):
-        pieces[i] = board_pieces(lanes[i], occupied[i])
+        pieces[i] = board_piece_mask(lanes[i], occupied[i])
     return pieces
 
 

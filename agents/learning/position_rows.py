@@ -60,7 +60,7 @@ def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
 
 
 @inline_function
-def add_row(position: Any, width: int, words: Any, values: Any) -> int:
+def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
     """Index where the row of a position (lanes, occupied, hand) begins; a new row has ``width`` unknown values.
 
     The caller has checked ``has_room``.
@@ -86,9 +86,9 @@ def has_room(words: Any, values: Any) -> bool:
 
 
 @inline_function
-def bit_rank(item: int, items: int) -> int:
-    """The number of set bits of a mask below ``item``: the index of its value in a row over the set bits."""
-    return int64(popcount(items & ((int64(1) << item) - 1)))
+def bit_rank(bit: int, mask: int) -> int:
+    """The number of set bits of a mask below ``bit``: the index of its value in a row over the set bits."""
+    return int64(popcount(mask & ((int64(1) << bit) - 1)))
 
 
 @inline_function
@@ -97,12 +97,12 @@ def row_width(occupied: int) -> int:
     return int64(popcount(~occupied & ALL_CELLS))
 
 
-def build_empty_rows(params: NDArray[np.float64]) -> Knowledge:
+def build_empty_row_knowledge(params: NDArray[np.float64]) -> Knowledge:
     """Knowledge of no position, with room for those of one game."""
     return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
 
 
-def build_rows(
+def build_row_knowledge(
     params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
 ) -> tuple[Knowledge, NDArray[np.int64]]:
     """Knowledge of distinct positions (lanes, occupied, hand) with unknown values, and where each row begins."""
@@ -118,7 +118,7 @@ def _add_rows(
     """Add rows of these widths: ``[positions]`` int64, where each begins."""
     firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
     for i in range(len(widths)):
-        firsts[i] = add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
+        firsts[i] = find_or_add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
     return firsts
 
 
@@ -159,18 +159,18 @@ def list_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
     return lanes.view(np.int64)[order], occupied[order], hand[order], first[order]
 
 
-def list_row_items(first: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
     """The set bits of each row's mask, in ascending order: the row, the bit, and where its value is in the table.
 
-    Values of a row begin at ``first`` ([rows] int64), one for each set bit.
+    Values of a row begin at ``row_starts`` ([rows] int64), one for each set bit.
     """
-    rows, bits = np.nonzero((items[:, None] >> np.arange(CELLS)) & 1)
-    widths = np.bitwise_count(items).astype(np.int64)
+    rows, bits = np.nonzero((masks[:, None] >> np.arange(CELLS)) & 1)
+    widths = np.bitwise_count(masks).astype(np.int64)
     before = np.repeat(np.cumsum(widths) - widths, widths)
-    return rows, bits, first[rows] + np.arange(len(rows)) - before
+    return rows, bits, row_starts[rows] + np.arange(len(rows)) - before
 
 
-def bit_ranks(item: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+def bit_ranks(bits: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.int64]:
     """``bit_rank`` of many: ``[rows]`` int64."""
-    ranks: NDArray[np.int64] = np.bitwise_count(items & ((1 << item) - 1)).astype(np.int64)
+    ranks: NDArray[np.int64] = np.bitwise_count(masks & ((1 << bits) - 1)).astype(np.int64)
     return ranks

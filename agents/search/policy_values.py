@@ -38,9 +38,9 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 
 @inline_function
-def find_best_turns(position: Position, kept: int, agent: Any) -> WorkMemory:
-    """The best ``kept`` safe turns of a position whose hand finishes no line; see ``rank_turns``."""
-    words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), kept)
+def find_best_turns(position: Position, max_turns: int, agent: Any) -> WorkMemory:
+    """The best ``max_turns`` safe turns of a position whose hand finishes no line; see ``rank_turns``."""
+    words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
     rank_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
     return work
@@ -83,7 +83,7 @@ def exact_value(position: Position, rules: Any, agent: Any) -> int:
 
 
 @inline_function
-def exact_turn(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> tuple[int, int]:
+def exact_turn_and_value(position: Position, turns: WorkMemory, rules: Any, agent: Any) -> tuple[int, int]:
     """The turn of the greatest learned value among those that keep the exact value, and this value."""
     value, chosen, last = exact_value(position, rules, agent), int64(0), count_turns(turns) - 1
     while value >= 0 and chosen < last:
@@ -97,8 +97,8 @@ def exact_turn(position: Position, turns: WorkMemory, rules: Any, agent: Any) ->
 
 
 @inline_function
-def choose_root_turns(position: Position, kept: int, seed: int, rules: Any, agent: Any) -> tuple[int, WorkMemory]:
-    """The turn of a position that needs no search, or UNDECIDED; and the best ``kept`` turns to search.
+def choose_turn_or_candidates(position: Position, max_turns: int, seed: int, rules: Any, agent: Any) -> tuple[int, WorkMemory]:
+    """The turn of a position that needs no search, or UNDECIDED; and the best ``max_turns`` turns to search.
 
     It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. Positions
     with an exact value have ``exact_turn``.
@@ -108,12 +108,12 @@ def choose_root_turns(position: Position, kept: int, seed: int, rules: Any, agen
     if won or position.available == 0:
         report_evaluation(agent, float64(int64(won)), NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), allocate_work_memory(np.full(1, 0.5), 1)
-    turns = find_best_turns(position, MAX_TURNS if exact else kept, agent)
+    turns = find_best_turns(position, MAX_TURNS if exact else max_turns, agent)
     if turns.gifts[0, 0] == NONE:
         report_evaluation(agent, -1.0, NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), turns
     if exact:
-        found, value = exact_turn(position, turns, rules, agent)
+        found, value = exact_turn_and_value(position, turns, rules, agent)
         report_evaluation(agent, float64(value), NO_VISITS)
         return found, turns
     return int64(UNDECIDED), turns

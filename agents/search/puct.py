@@ -19,7 +19,7 @@ from agents.line_values import WorkMemory
 from agents.search.exact_solver import SOLVER_WORDS
 from agents.search.policy_values import (
     UNDECIDED,
-    choose_root_turns,
+    choose_turn_or_candidates,
     count_turns,
     exact_value,
     find_best_turns,
@@ -100,7 +100,7 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
 
 
 @inline_function
-def visit_node(position: Position, here: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
+def visit_node(position: Position, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
     """The value of a node for the player who moved there, and the new size of the tree: it may get children."""
     if position.available == 0:
         return float64(0.0), size
@@ -109,7 +109,7 @@ def visit_node(position: Position, here: int, size: int, nodes: Any, rules: Any,
     turns = find_best_turns(position, BREADTH, agent)
     if turns.gifts[0, 0] == NONE:
         return float64(1.0), size
-    return -turn_value(turns, 0), add_children(nodes, here, size, turns)
+    return -turn_value(turns, 0), add_children(nodes, node, size, turns)
 
 
 @inline_function
@@ -126,7 +126,7 @@ def most_visited_child(nodes: Any) -> int:
 
 @turn
 def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
-    decided, turns = choose_root_turns(position, BREADTH, seed, rules, agent)
+    decided, turns = choose_turn_or_candidates(position, BREADTH, seed, rules, agent)
     if decided != UNDECIDED:
         return decided
     nodes, path = scratch_nodes(agent), np.zeros(CELLS + 2, np.int64)

@@ -81,24 +81,24 @@ def scratch_tree(agent: Any) -> Tree:
 
 
 @inline_function
-def add_node(nodes: Any, number: int, move: int, came_to: int) -> None:
+def add_node(nodes: Any, number: int, move: int, state: int) -> None:
     """Make a node without visits or children."""
     node = nodes[number]
     node.total, node.visits = 0.0, 0
     node.child, node.older, node.made = NO_NODE, NO_NODE, 0
-    node.move, node.unmade, node.came_to, node.proven = move, NO_MOVE, came_to, OPEN
+    node.move, node.unmade, node.came_to, node.proven = move, NO_MOVE, state, OPEN
 
 
 @inline_function
 def expand_node(
-    grown: Tree, parent: int, size: int, position: Position, drawn: Any, safe_gifts: bool, rules: Any
+    tree: Tree, parent: int, size: int, position: Position, draw_state: Any, safe_gifts: bool, rules: Any
 ) -> Any:
     """Make the parent's next child; returns its number, the position there, the new ``size`` and the next index.
 
-    ``drawn`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
+    ``draw_state`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
     """
-    seed, index, in_order = drawn
-    nodes, child = grown.nodes, size
+    seed, index, in_order = draw_state
+    nodes, child = tree.nodes, size
     node = nodes[parent]
     elder = int64(node.child)
     if elder == NO_NODE:
@@ -118,15 +118,15 @@ def expand_node(
         index = sample_unmade_move(node, position, seed, index, safe_gifts, rules)
     size += 1
     if node.unmade == NO_MOVE:
-        size = line_up_children(grown, parent, size)
+        size = line_up_children(tree, parent, size)
         child = size - 1
     return child, after, size, index
 
 
 @inline_function
-def line_up_children(grown: Tree, parent: int, size: int) -> int:
+def line_up_children(tree: Tree, parent: int, size: int) -> int:
     """Move the children from a list into a row, in the order of their making; returns the new size of the tree."""
-    nodes, values, spreads = grown.nodes, grown.values, grown.spreads
+    nodes, values, spreads = tree.nodes, tree.values, tree.spreads
     made = int64(nodes[parent].made)
     child = int64(nodes[parent].child)
     for index in range(size + made - 1, size - 1, -1):
@@ -138,11 +138,11 @@ def line_up_children(grown: Tree, parent: int, size: int) -> int:
 
 
 @inline_function
-def best_child(grown: Tree, parent: int, root_of_log: float) -> int:
+def best_child(tree: Tree, parent: int, root_of_log: float) -> int:
     """The child in the parent's row with the highest bound, on ties the one that was made first."""
-    values, spreads = grown.values, grown.spreads
-    first = uint64(grown.nodes[parent].child)
-    end = first + uint64(grown.nodes[parent].made)
+    values, spreads = tree.values, tree.spreads
+    first = uint64(tree.nodes[parent].child)
+    end = first + uint64(tree.nodes[parent].made)
     highest = int64(MIN_BOUND)
     for child in range(first, end):
         highest = max(highest, float_bits(values[child] + root_of_log * spreads[child]))
@@ -169,10 +169,10 @@ def kept_nodes(agent: Any) -> Any:
 
 
 @inline_function
-def keep_tree(agent: Any, grown: Tree, chosen: int, after: Position) -> None:
-    """Store the part of the tree below ``chosen``, which leads to the position ``after``."""
-    words, kept, nodes = memory(agent), kept_nodes(agent), grown.nodes
-    kept[0] = nodes[chosen]
+def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: Position) -> None:
+    """Store the part of the tree below ``chosen_node``, which leads to the position ``after``."""
+    words, kept, nodes = memory(agent), kept_nodes(agent), tree.nodes
+    kept[0] = nodes[chosen_node]
     count, parent = int64(1), int64(0)
     while parent < count:
         node = kept[parent]
@@ -211,18 +211,18 @@ def find_kept_reply(agent: Any, position: Position, rules: Any) -> int:
 
 
 @inline_function
-def recall_tree(agent: Any, grown: Tree, reply: int, c: float, solver: bool) -> int:
+def recall_tree(agent: Any, tree: Tree, reply: int, c: float, solver: bool) -> int:
     """Make the kept part of the tree below ``reply`` the tree; returns its size."""
-    kept, nodes = kept_nodes(agent), grown.nodes
+    kept, nodes = kept_nodes(agent), tree.nodes
     nodes[0] = kept[reply]
     size, parent = int64(1), int64(0)
     while parent < size:
         node = nodes[parent]
         made, child = int64(node.made), int64(node.child)
-        grown.values[parent] = node.total / node.visits
-        grown.spreads[parent] = c / math.sqrt(node.visits)
+        tree.values[parent] = node.total / node.visits
+        tree.spreads[parent] = c / math.sqrt(node.visits)
         if solver and node.proven == LOST:
-            grown.values[parent] = -math.inf
+            tree.values[parent] = -math.inf
         for i in range(made):
             nodes[size + i] = kept[child + i]
             nodes[size + i].older = size + i - 1 if i > 0 else NO_NODE

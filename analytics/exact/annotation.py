@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.exact.tablebase import load_base
+from analytics.exact.tablebase import load_tablebase_index
 from analytics.store.archive import Archive, check_record_format
 from analytics.store.game_tables import RangeGames
 from analytics.store.range_files import read_games
@@ -56,39 +56,39 @@ class AnnotationOptions:
 class GameSolver:
     """Evaluates games by one set of rules on several threads, which share and keep what they solve."""
 
-    def __init__(self, rules: Rules, settings: AnnotationOptions) -> None:
-        self._settings = settings
-        self._shared = Solver(rules, settings.megabytes, load_base(rules, settings.base_pieces))
+    def __init__(self, rules: Rules, options: AnnotationOptions) -> None:
+        self._settings = options
+        self._shared = Solver(rules, options.megabytes, load_tablebase_index(rules, options.base_pieces))
         self._local = threading.local()
 
     def solve_games(
         self,
         games: Games,
-        first: NDArray[np.int8],
-        choices: bool,
+        first_plies: NDArray[np.int8],
+        count_choices: bool,
         progress: Callable[[int], None],
         on_wait: Callable[[], None] = lambda: None,
     ) -> ExactValues:
-        """The values of all decisions from ply ``first`` [G] on, with ``choices`` how many choices keep them too.
+        """The values of all decisions from ply ``first_plies`` [G] on, with ``count_choices`` how many choices keep them too.
 
         ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
         All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
         """
         values, size = ExactValues.empty(len(games.plies)), len(games.plies)
         spans = ((start, min(start + TASK_GAMES, size)) for start in range(0, size, TASK_GAMES))
-        jobs = (partial(self._solve_span, span, choices, games, first, values) for span in spans)
+        jobs = (partial(self._solve_span, span, count_choices, games, first_plies, values) for span in spans)
         run_on_threads(jobs, self._settings.threads, progress, self._shared.stop, on_wait)
         return values
 
     def _solve_span(
-        self, span: Range, choices: bool, games: Games, first: NDArray[np.int8], values: ExactValues
+        self, span: Range, count_choices: bool, games: Games, first_plies: NDArray[np.int8], values: ExactValues
     ) -> int:
         """Fill in the values of the games from one to before another; returns how many they are."""
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         solver = self._local.solver
         start, end = span
-        solve_games(start, end, int(choices), games, first, values, *solver.state)
+        solve_games(start, end, int(count_choices), games, first_plies, values, *solver.state)
         if solver.stopped:  # perhaps by another thread, whose part failed: these values mean nothing
             raise StoppedError
         return end - start
@@ -109,24 +109,24 @@ class AnnotationSummary(NamedTuple):
 def list_annotation_chunks(
     archive: Archive,
     run_ids: Sequence[str],
-    settings: AnnotationOptions,
+    options: AnnotationOptions,
     workers: int = 1,
-    wanted: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
+    is_included: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
 ) -> Iterator[Chunk[AnnotationExtent]]:
     """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
 
-    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated. The extent of
+    ``is_included`` takes a run's id and a range of its games, and says whether this range is to be annotated. The extent of
     a chunk includes what is stored of its games.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """
     for run_id in run_ids:
         record = check_record_format(archive.load_run(run_id))
-        asked = build_extent(record.rules, settings.choices, settings.from_pieces)
+        asked = build_extent(record.rules, options.choices, options.from_pieces)
         lacks = [
             each
             for each in list_missing_ranges(archive, run_id, DECISIONS_TABLE, asked.is_included_in)
-            if wanted(run_id, each)
+            if is_included(run_id, each)
         ]
         known = archive.list_effective_ranges(run_id, DECISIONS_TABLE.name)
         share = sum(games.units for games in lacks) // (CHUNKS_PER_WORKER * workers)
@@ -141,7 +141,7 @@ def list_annotation_chunks(
 def annotate_runs(
     archive: Archive,
     runs: Sequence[str],
-    settings: AnnotationOptions,
+    options: AnnotationOptions,
     on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
     """Evaluate and store every decision of some runs that is not stored yet, part by part.
@@ -149,9 +149,9 @@ def annotate_runs(
     It may be stopped at any time by an exception in ``on_wait`` (see ``GameSolver``) or by Ctrl-C: parts
     that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or written.
     """
-    annotator, total = Annotator(archive, settings), AnnotationSummary()
+    annotator, total = Annotator(archive, options), AnnotationSummary()
     try:
-        for chunk in [*list_annotation_chunks(archive, runs, settings)]:
+        for chunk in [*list_annotation_chunks(archive, runs, options)]:
             total = total.add(annotator.annotate(chunk, on_wait=on_wait))
     finally:
         for run_id in runs:
@@ -162,9 +162,9 @@ def annotate_runs(
 class Annotator:
     """Annotates parts on any number of threads, and keeps what it solves from one to the next."""
 
-    def __init__(self, archive: Archive, settings: AnnotationOptions) -> None:
+    def __init__(self, archive: Archive, options: AnnotationOptions) -> None:
         self._archive = archive
-        self._settings = settings
+        self._settings = options
         self._evaluators: dict[Rules, GameSolver] = {}
         self._read: tuple[str, StoredRange, RangeGames] | None = None  # last: most parts are of the same range of games
         self._lock = threading.Lock()
@@ -180,7 +180,7 @@ class Annotator:
         record = self._archive.load_run(run_id)
         games = self._read_games(record, part)
         stored, first = StoredRange(part.first, part.end, games.fingerprint), find_first_annotated_plies(games, extent)
-        values = self._game_solver(record.rules).solve_games(games.games, first, extent.choices, progress, on_wait)
+        values = self._find_or_build_solver(record.rules).solve_games(games.games, first, extent.choices, progress, on_wait)
         frame = derive_decisions(games, first, values, record.rules)
         DECISIONS_TABLE.write(self._archive, run_id, stored, frame, extent.text)
         return AnnotationSummary(stored.units, len(first), len(frame))
@@ -192,7 +192,7 @@ class Annotator:
             games = self._read[2]
         return games.select_units(record.unit_line, part.first, part.end)
 
-    def _game_solver(self, rules: Rules) -> GameSolver:
+    def _find_or_build_solver(self, rules: Rules) -> GameSolver:
         with self._lock:
             if rules not in self._evaluators:
                 self._evaluators[rules] = GameSolver(rules, self._settings)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analytics.exact.tablebase import load_base
+from analytics.exact.tablebase import load_tablebase_index
 from analytics.store.game_tables import RangeGames, build_game
 from analytics.tables.derived.decisions import GIFT, derive_decisions
 from analytics.tables.derived.exact_values import ExactValues, solve_games
@@ -49,8 +49,8 @@ class GameReview(NamedTuple):
     """The decisions of a game that were judged, in the order in which they were taken."""
 
     decisions: tuple[JudgedDecision, ...]
-    unjudged: int  # earlier decisions, which the time did not suffice for
-    better: dict[int, tuple[Choice, ...]]  # by index of a mistake: the choices that keep its value; those in time
+    unjudged_count: int  # earlier decisions, which the time did not suffice for
+    better_choices: dict[int, tuple[Choice, ...]]  # by index of a mistake: the choices that keep its value; those in time
 
     @property
     def mistakes(self) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class ReviewSearch:
 
     def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
         """Loads the kernel, which may have to be compiled."""
-        self.solver = Solver(rules, TABLE_MEGABYTES, load_base(rules))
+        self.solver = Solver(rules, TABLE_MEGABYTES, load_tablebase_index(rules))
         self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
         # As the kernels of annotations take games: its winner and ending mean nothing.
         self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), build_game(plies))
@@ -103,10 +103,10 @@ class ReviewSearch:
         self._better: dict[JudgedDecision, tuple[Choice, ...]] = {}
         self._solve_from(0, 0)  # loads the kernel: that is not the search's time
 
-    def _solve_from(self, games: int, first: int) -> ExactValues:
-        """The values from ply ``first`` on of no game or of this one. What was searched before is looked up."""
+    def _solve_from(self, game_count: int, first_ply: int) -> ExactValues:
+        """The values from ply ``first_ply`` on of no game or of this one. What was searched before is looked up."""
         values = ExactValues.empty(1)
-        solve_games(0, games, 0, self._game.games, np.array([first], np.int8), values, *self.solver.state)
+        solve_games(0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state)
         return values
 
     def stop(self) -> None:
@@ -114,11 +114,11 @@ class ReviewSearch:
         self._ending = True
         self.solver.stop()
 
-    def search(self, on_found: Callable[[GameReview], None] | None = None, better: bool = True) -> None:
+    def search(self, on_review: Callable[[GameReview], None] | None = None, find_better: bool = True) -> None:
         """Judge the decisions, from the last ply to the first.
 
-        ``better``: also look for the better choices instead of each mistake, which takes longer than all the rest.
-        ``on_found``, if given, gets the review so far after each ply.
+        ``find_better``: also look for the better choices instead of each mistake, which takes longer than all the rest.
+        ``on_review``, if given, gets the review so far after each ply.
         """
         if self._hand != NONE:
             self._given = self._judge_gift_in_hand()
@@ -130,10 +130,10 @@ class ReviewSearch:
             if self.solver.stopped:
                 return
             self._first, self._values = first, values
-            if better:
+            if find_better:
                 self._find_better_choices([each for each in self._list_decisions() if each.ply == first])
-            if on_found:
-                on_found(self.build_review())
+            if on_review:
+                on_review(self.build_review())
 
     def _find_better_choices(self, decisions: Sequence[JudgedDecision]) -> None:
         for decision in decisions:

@@ -31,7 +31,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.exact.tablebase import find_largest_tablebase, has_same_game, load_base
+from analytics.exact.tablebase import find_largest_tablebase, is_equivalent_rules, load_tablebase_index
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
 from analytics.store.archive import Archive
 from analytics.store.files.backend import explain_errors
@@ -103,7 +103,7 @@ class PositionSet(NamedTuple):
         return np.bitwise_count(self.batch.occupied).astype(np.int8)
 
 
-def find_shipped_set(rules: str) -> Path:
+def find_shipped_set_path(rules: str) -> Path:
     """The file of the set that ships for the rules of this name. Raises ``RequestError`` if there is none."""
     path = SHIPPED_FOLDER / f"{rules}.parquet"
     if not path.is_file():
@@ -115,9 +115,9 @@ def find_shipped_set(rules: str) -> Path:
     return path
 
 
-def build_origin(rules: Rules, seed: int, each: int) -> SetOrigin:
+def build_origin(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
     """The origin of a set that is being made."""
-    return SetOrigin(FORMAT, asdict(rules), seed, each)
+    return SetOrigin(FORMAT, asdict(rules), seed, max_positions)
 
 
 def encode_position_set(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
@@ -167,9 +167,9 @@ def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataF
     return origin, frame
 
 
-def select_positions(whole: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
+def select_positions(position_set: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
     """Some of the positions of a set: those for which ``rows`` [P] holds."""
-    return PositionSet(whole.origin, whole.batch.select(rows), whole.logged[rows], whole.values[rows])
+    return PositionSet(position_set.origin, position_set.batch.select(rows), position_set.logged[rows], position_set.values[rows])
 
 
 PIECE_COUNTS = range(1, PIECES)  # of pieces on the board: without any, all turns are equal up to symmetry
@@ -195,85 +195,85 @@ def read_logged_games(archive: Archive, rules: Rules) -> Games:
             [read_games(archive, record.run_id, stored) for stored in archive.list_effective_ranges(record.run_id)]
         ).games
         for record in sorted(archive.load_runs(), key=lambda each: each.run_id)
-        if has_same_game(record.rules, rules) and len(archive.list_effective_ranges(record.run_id))
+        if is_equivalent_rules(record.rules, rules) and len(archive.list_effective_ranges(record.run_id))
     ]
     if not parts:
         raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
     return concat_games(parts)
 
 
-def sample_arrangements(rules: Rules, pieces: int, seed: int) -> Iterator[CandidatePositions]:
+def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
     """Arrangements of some number of pieces without a line, each as likely as any other, of ``MAX_SAMPLES`` tries."""
-    first = stream(seed, pieces, 0)
+    first = stream(seed, piece_count, 0)
     for start in range(0, MAX_SAMPLES, SAMPLE_BLOCK):
         words = Streams(np.arange(start, start + SAMPLE_BLOCK, dtype=np.uint64) + first)
         drawn_words = np.stack([words.draw(number) for number in range(2 * PIECES)]).reshape(2, PIECES, -1)
         order = np.argsort(drawn_words, axis=1, kind="stable").transpose(0, 2, 1)  # [2, B, 16] of sixteen things
-        found = CandidatePositions(order[0][:, : pieces + 1], order[1][:, :pieces])
+        found = CandidatePositions(order[0][:, : piece_count + 1], order[1][:, :piece_count])
         live = ~_has_line(found, rules)
         yield CandidatePositions(found.pieces[live], found.cells[live])
 
 
-def sample_logged_positions(games: Games, pieces: int, seed: int) -> Iterator[CandidatePositions]:
+def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
     """The positions with some number of pieces in which a placement was made, in a random order of the games."""
-    first = stream(seed, pieces, 1)
+    first = stream(seed, piece_count, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
     order = np.argsort(words, kind="stable")
-    order = order[games.plies[order] > pieces]
+    order = order[games.plies[order] > piece_count]
     for start in range(0, len(order), SAMPLE_BLOCK):
         chosen = order[start : start + SAMPLE_BLOCK]
-        held, filled = games.pieces[: pieces + 1, chosen], games.cells[:pieces, chosen]
+        held, filled = games.pieces[: piece_count + 1, chosen], games.cells[:piece_count, chosen]
         yield CandidatePositions(held.T.astype(np.int64), filled.T.astype(np.int64))
 
 
-def _has_line(found: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
+def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
     """[C] whether a line is finished: four feature bytes whose AND is not 0."""
-    features = np.zeros((len(found.cells), CELLS), np.uint8)
-    placed = found.pieces[:, :-1]
-    np.put_along_axis(features, found.cells, (placed | (~placed & 15) << ATTRIBUTES).astype(np.uint8), axis=1)
+    features = np.zeros((len(candidates.cells), CELLS), np.uint8)
+    placed = candidates.pieces[:, :-1]
+    np.put_along_axis(features, candidates.cells, (placed | (~placed & 15) << ATTRIBUTES).astype(np.uint8), axis=1)
     lines = [np.bitwise_and.reduce(features[:, line], axis=1) != 0 for line in rules.lines]
     finished: NDArray[np.bool_] = np.any(lines, axis=0)
     return finished
 
 
-def to_batch(found: CandidatePositions) -> Batch:
+def to_batch(candidates: CandidatePositions) -> Batch:
     """Arrangements as positions."""
     one = np.uint64(1)
-    placed, cells = found.pieces[:, :-1].astype(np.uint64), found.cells.astype(np.uint64)
+    placed, cells = candidates.pieces[:, :-1].astype(np.uint64), candidates.cells.astype(np.uint64)
     lanes = np.zeros(len(cells), np.uint64)
     for attribute in range(ATTRIBUTES):
         bits = (placed >> np.uint64(attribute) & one) << (cells + np.uint64(CELLS * attribute))
         lanes |= np.bitwise_or.reduce(bits, axis=1)
     occupied = np.bitwise_or.reduce(one << cells, axis=1).astype(np.uint16)
-    gone = np.bitwise_or.reduce(1 << found.pieces, axis=1)
-    hand, last_cell = found.pieces[:, -1].astype(np.int8), found.cells[:, -1].astype(np.int8)
+    gone = np.bitwise_or.reduce(1 << candidates.pieces, axis=1)
+    hand, last_cell = candidates.pieces[:, -1].astype(np.int8), candidates.cells[:, -1].astype(np.int8)
     return Batch(lanes, occupied, (ALL_PIECES & ~gone).astype(np.uint16), hand, last_cell)
 
 
-def sample_new_positions(
-    rules: Rules, games: Games, pieces: int, each: int, seed: int
+def sample_new_positions_by_source(
+    rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
 ) -> list[tuple[str, list[Position]]]:
-    """For each source its name and at most ``each`` positions; no two of all of them are images of each other."""
+    """For each source its name and at most ``max_positions`` positions; no two of all of them are images of each other."""
     seen: set[tuple[int, int]] = set()
-    sources = sample_arrangements(rules, pieces, seed), sample_logged_positions(games, pieces, seed)
+    sources = sample_arrangements(rules, piece_count, seed), sample_logged_positions(games, piece_count, seed)
     return [
-        (name, select_new_positions(source, each, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)
+        (name, select_new_positions(source, max_positions, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)
     ]
 
 
 def select_new_positions(
-    source: Iterator[CandidatePositions], most: int, rules: Rules, seen: set[tuple[int, int]]
+    source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
 ) -> list[Position]:
-    """The first ``most`` positions whose canonical form is not in ``seen``, which is added to."""
+    """The first ``max_positions`` positions whose canonical form is not in ``seen``, which is added to."""
     kept: list[Position] = []
     for found in source:
         batch = to_batch(found)
         forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, build_symmetries(rules))
         for i, form in enumerate(zip(*(column.tolist() for column in forms), strict=True)):
-            if len(kept) < most and form not in seen:
+            if len(kept) < max_positions and form not in seen:
                 seen.add(form)
                 kept.append(batch.position(i))
-        if len(kept) == most:
+        if len(kept) == max_positions:
             break
     return kept
 
@@ -286,11 +286,11 @@ def solve_all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
 class TurnSolver:
     """Solves positions on several threads, which share what they prove."""
 
-    def __init__(self, rules: Rules, threads: int, megabytes: float, fewest: int = 0) -> None:
-        """``fewest`` pieces are on the board in all positions: a tablebase that ends there is not read."""
+    def __init__(self, rules: Rules, threads: int, megabytes: float, min_pieces: int = 0) -> None:
+        """``min_pieces`` pieces are on the board in all positions: a tablebase that ends there is not read."""
         self._threads = threads
         known = find_largest_tablebase(rules)
-        self._shared = Solver(rules, megabytes, load_base(rules) if known and fewest < known.card.pieces else None)
+        self._shared = Solver(rules, megabytes, load_tablebase_index(rules) if known and min_pieces < known.card.pieces else None)
         self._local = threading.local()
 
     def search_positions(
@@ -379,31 +379,31 @@ def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
     return Regrets((before - after).astype(np.int8), gift.astype(np.int8), forfeits)
 
 
-def compute_judgement(positions: PositionSet, found: Regrets) -> pl.DataFrame:
+def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
     """The share of optimal decisions and their mean regret by the schema ``JUDGEMENT_SCHEMA``.
 
     Each kind of decision has a row for all decisions, for each source, and for each number of pieces on the board. For
     a gift this number is one more than for the placement before it. Intervals are 95 % ones over positions.
     """
     rows = [
-        (kind, source, pieces, *_compute_figures(getattr(found, kind)[chosen]))
+        (kind, source, pieces, *_compute_regret_statistics(getattr(regrets, kind)[chosen]))
         for kind in DECISION_KINDS
         for source, pieces, chosen in _group_decisions(positions, int(kind == "gift"))
-        if (getattr(found, kind)[chosen] >= 0).any()
+        if (getattr(regrets, kind)[chosen] >= 0).any()
     ]
     return pl.DataFrame(rows, schema=JUDGEMENT_SCHEMA, orient="row")
 
 
-def _group_decisions(positions: PositionSet, more: int) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
-    """Source, pieces on the board and positions of each row; ``more`` pieces were there when it was decided."""
+def _group_decisions(positions: PositionSet, added_pieces: int) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
+    """Source, pieces on the board and positions of each row; ``added_pieces`` pieces were there when it was decided."""
     yield None, None, np.ones(len(positions.logged), np.bool_)
     for source in SOURCES:
         yield source, None, positions.logged == (source == "logged")
     for pieces in np.unique(positions.pieces).tolist():
-        yield None, pieces + more, positions.pieces == pieces
+        yield None, pieces + added_pieces, positions.pieces == pieces
 
 
-def _compute_figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
+def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
     """The figures of decisions, regrets [P, D]: how many, the share of optimal ones, the mean regret."""
     decided = regret >= 0
     count = decided.sum(axis=1)
@@ -411,11 +411,11 @@ def _compute_figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
     return int(count.sum()), *optimal, *estimate_ratio(np.maximum(regret, 0).sum(axis=1), count, MAX_REGRET)
 
 
-def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
-    """The mean of decisions, each 0 to ``most``: position i has ``counts[i]``, which add up to ``totals[i]``.
+def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], max_value: float) -> Estimate:
+    """The mean of decisions, each 0 to ``max_value``: position i has ``counts[i]``, which add up to ``totals[i]``.
 
     The interval is over positions: decisions in one position are not independent.
     """
     n, y = counts.astype(np.int64), totals.astype(np.int64)
     sums = (int(each) for each in (n.sum(), y.sum(), n @ n, n @ y, y @ y))
-    return mean_over_clusters(ClusterSums(int((n > 0).sum()), *sums), most)
+    return mean_over_clusters(ClusterSums(int((n > 0).sum()), *sums), max_value)

@@ -141,14 +141,14 @@ def parse_puzzles(text: str, name: str) -> list[Puzzle]:
     return [_parse_puzzle(row, f"{name}, line {rows.line_num}") for row in rows]
 
 
-def _parse_puzzle(row: dict[str, str], where: str) -> Puzzle:
+def _parse_puzzle(row: dict[str, str], location: str) -> Puzzle:
     try:
         position, rules = parse_position(row["position"])
         cell, gift = row["turn"].split()
         turn, numbers = (parse_cell(cell), parse_piece(gift)), (GOAL_VALUES[row["value"]], int(row["depth"]))
         found = Puzzle(position, rules, *turn, *numbers, float(row["missed"]))
     except (RequestError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RequestError(f"{where} is no puzzle: {error}") from error
+        raise RequestError(f"{location} is no puzzle: {error}") from error
     if position.hand == NONE or board(position)[found.cell] != NONE or not position.available >> found.gift & 1:
-        raise RequestError(f"{where} is no puzzle: {found.turn} is no turn in {found.text}")
+        raise RequestError(f"{location} is no puzzle: {found.turn} is no turn in {found.text}")
     return found

@@ -90,7 +90,7 @@ class Tablebase(NamedTuple):
         return Rules(**self.card.rules)
 
     @property
-    def shipped(self) -> bool:
+    def is_shipped(self) -> bool:
         return self.path.parent == SHIPPED_FOLDER
 
 
@@ -101,10 +101,10 @@ class BoardTable(NamedTuple):
     pieces: NDArray[np.int8]  # [N]
     values: NDArray[np.int8]  # [N]
 
-    def to_base(self, most: int) -> TablebaseIndex:
-        """The boards of up to ``most`` pieces, as a ``Solver`` needs them."""
-        count = np.searchsorted(self.pieces, most, side="right")
-        return build_tablebase_index(self.keys[:count], self.values[:count], most)
+    def to_tablebase_index(self, max_pieces: int) -> TablebaseIndex:
+        """The boards of up to ``max_pieces`` pieces, as a ``Solver`` needs them."""
+        count = np.searchsorted(self.pieces, max_pieces, side="right")
+        return build_tablebase_index(self.keys[:count], self.values[:count], max_pieces)
 
 
 def tablebase_name(rules: Rules, pieces: int) -> str:
@@ -128,7 +128,7 @@ def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase
             yield open_tablebase(card)
 
 
-def has_same_game(a: Rules, b: Rules) -> bool:
+def is_equivalent_rules(a: Rules, b: Rules) -> bool:
     """Whether two rules differ at most in their names."""
     return set(a.lines) == set(b.lines) and a.chooser == b.chooser
 
@@ -136,14 +136,14 @@ def has_same_game(a: Rules, b: Rules) -> bool:
 def find_largest_tablebase(rules: Rules) -> Tablebase | None:
     """The tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
     return max(
-        (found for found in list_tablebases() if has_same_game(found.rules, rules)),
-        key=lambda found: (found.card.pieces, not found.shipped),
+        (found for found in list_tablebases() if is_equivalent_rules(found.rules, rules)),
+        key=lambda found: (found.card.pieces, not found.is_shipped),
         default=None,
     )
 
 
-def load_base(rules: Rules, pieces: int | None = None) -> TablebaseIndex | None:
-    """The largest tablebase of these rules, or its boards of up to ``pieces``, as a ``Solver`` needs it, or None.
+def load_tablebase_index(rules: Rules, max_pieces: int | None = None) -> TablebaseIndex | None:
+    """The largest tablebase of these rules, or its boards of up to ``max_pieces``, as a ``Solver`` needs it, or None.
 
     It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
     """
@@ -152,13 +152,13 @@ def load_base(rules: Rules, pieces: int | None = None) -> TablebaseIndex | None:
         return None
     with explain_errors("read", found.path):
         status = found.path.stat()
-    most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
-    return _load_base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
+    most = found.card.pieces if max_pieces is None else min(max_pieces, found.card.pieces)
+    return _load_cached_index(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
 
 
 @functools.lru_cache(maxsize=2)  # a tablebase is read and checked once in a process, and again when its file changes
-def _load_base(path: Path, _sha256: str, _changed: int, _size: int, most: int) -> TablebaseIndex:
-    return read_tablebase(open_tablebase(path)).to_base(most)
+def _load_cached_index(path: Path, _sha256: str, _changed: int, _size: int, max_pieces: int) -> TablebaseIndex:
+    return read_tablebase(open_tablebase(path)).to_tablebase_index(max_pieces)
 
 
 def read_tablebase(tablebase: Tablebase) -> BoardTable:
@@ -178,9 +178,9 @@ def read_tablebase(tablebase: Tablebase) -> BoardTable:
 
 
 def write_tablebase(
-    path: Path, rules: Rules, layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]], how: Mapping[str, Any]
+    path: Path, rules: Rules, layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]], card_fields: Mapping[str, Any]
 ) -> Tablebase:
-    """Store keys and values of 0, 1, ... pieces as a tablebase; ``how`` holds the card's created, seconds and code.
+    """Store keys and values of 0, 1, ... pieces as a tablebase; ``card_fields`` holds the card's created, seconds and code.
 
     The bytes of the table depend on the boards and their values only. Raises ``FailureError`` when the disk refuses.
     """
@@ -193,7 +193,7 @@ def write_tablebase(
     content = encoder.encode_parquet(pl.DataFrame(columns, schema=SCHEMA).iter_slices(ROW_GROUP_ROWS), SCHEMA)
     won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
-    card = TablebaseCard(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
+    card = TablebaseCard(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **card_fields)
     card_content = encode_record(card)
     with explain_errors("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)

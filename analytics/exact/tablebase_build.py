@@ -25,7 +25,7 @@ from analytics.exact.tablebase import (
     VALUES,
     BoardTable,
     Tablebase,
-    has_same_game,
+    is_equivalent_rules,
     open_tablebase,
     read_tablebase,
     tablebase_name,
@@ -77,73 +77,73 @@ class BuildProgress(NamedTuple):
     advance: Callable[[int], None]  # number of boards that were solved
 
 
-def compute_needed_megabytes(job: TablebaseBuildRequest, tables: int = 1) -> float:
+def compute_needed_megabytes(request: TablebaseBuildRequest, table_count: int = 1) -> float:
     """The most memory that a job may need: its tables, keys and boards of the largest layer, and the base."""
-    boards = MAX_BOARDS[job.pieces]
-    return tables * job.megabytes * 1.25 + (boards * 60 + tablebase_index_bytes(boards)) / (1 << 20)
+    boards = MAX_BOARDS[request.pieces]
+    return table_count * request.megabytes * 1.25 + (boards * 60 + tablebase_index_bytes(boards)) / (1 << 20)
 
 
-def check_build(job: TablebaseBuildRequest, available_megabytes: float, tables: int = 1) -> None:
+def check_build(request: TablebaseBuildRequest, available_megabytes: float, table_count: int = 1) -> None:
     """Check a job, for which so many processes have a table each.
 
     Raises ``RequestError`` for a value out of range, and for a job that does not fit into memory. It also does if the
     file is the tablebase of other rules of the same name.
     """
-    if not 1 <= job.pieces <= MAX_PIECES:
-        raise RequestError(f"pieces={job.pieces} is not among 1 to {MAX_PIECES}: larger boards are too many to store")
-    if job.threads < 1:
-        raise RequestError(f"threads={job.threads} is not a number of threads: ask for at least 1")
-    if not job.megabytes > 0:
-        raise RequestError(f"megabytes={job.megabytes} is not a size: ask for more than 0")
-    if job.path.with_suffix(".json").exists() and not has_same_game(open_tablebase(job.path).rules, job.rules):
+    if not 1 <= request.pieces <= MAX_PIECES:
+        raise RequestError(f"pieces={request.pieces} is not among 1 to {MAX_PIECES}: larger boards are too many to store")
+    if request.threads < 1:
+        raise RequestError(f"threads={request.threads} is not a number of threads: ask for at least 1")
+    if not request.megabytes > 0:
+        raise RequestError(f"megabytes={request.megabytes} is not a size: ask for more than 0")
+    if request.path.with_suffix(".json").exists() and not is_equivalent_rules(open_tablebase(request.path).rules, request.rules):
         raise RequestError(
-            f"{job.path} is the tablebase of other rules that are named {job.rules.name!r} too: give these another "
+            f"{request.path} is the tablebase of other rules that are named {request.rules.name!r} too: give these another "
             "name, or build in another --directory"
         )
-    if compute_needed_megabytes(job, tables) <= available_megabytes:
+    if compute_needed_megabytes(request, table_count) <= available_megabytes:
         return
-    rest = (available_megabytes - compute_needed_megabytes(job._replace(megabytes=0.0))) / tables
+    rest = (available_megabytes - compute_needed_megabytes(request._replace(megabytes=0.0))) / table_count
     fits = 1 << max(0, int(rest / 1.25).bit_length() - 1)
     advice = f"the largest that fits is --memory {fits}MiB" if rest >= 1.25 else "ask for fewer pieces"
-    needed = compute_needed_megabytes(job, tables)
+    needed = compute_needed_megabytes(request, table_count)
     raise RequestError(
-        f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes {needed:,.0f} MB in all, of "
+        f"a table of {request.megabytes:,.0f} MB for boards of up to {request.pieces} pieces takes {needed:,.0f} MB in all, of "
         f"{available_megabytes:,.0f} MB of free memory: {advice}"
     )
 
 
 def build_tablebase(
-    job: TablebaseBuildRequest,
+    request: TablebaseBuildRequest,
     code: Mapping[str, str],
     stop: Event,
     progress: BuildProgress,
-    solve: Callable[[ChunkStore, Event], None],
+    solve_chunks: Callable[[ChunkStore, Event], None],
 ) -> Tablebase | None:
     """Build a tablebase, or resume building it; None once ``stop`` is set: boards solved by then are kept.
 
-    ``solve`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when another
+    ``solve_chunks`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when another
     process builds it, ``FailureError`` when a file cannot be written.
     """
-    keys = list(generate_key_layers(job.rules, job.pieces))
-    with explain_errors("write", job.chunk_folder):
-        job.chunk_folder.mkdir(parents=True, exist_ok=True)
-    with _lock(job.chunk_folder):
-        chunks = ChunkStore(job, keys[-1], progress)
-        if chunks.left:
-            solve(chunks, stop)
-        if chunks.left:
+    keys = list(generate_key_layers(request.rules, request.pieces))
+    with explain_errors("write", request.chunk_folder):
+        request.chunk_folder.mkdir(parents=True, exist_ok=True)
+    with _lock_folder(request.chunk_folder):
+        chunks = ChunkStore(request, keys[-1], progress)
+        if chunks.unsolved_chunks:
+            solve_chunks(chunks, stop)
+        if chunks.unsolved_chunks:
             return None
-        layers = solve_smaller_layers(job.rules, keys, chunks.values)
-        seconds = round(_sum_seconds(job.chunk_folder), 1)
+        layers = solve_smaller_layers(request.rules, keys, chunks.values)
+        seconds = round(_sum_seconds(request.chunk_folder), 1)
         found = write_tablebase(
-            job.path, job.rules, layers, {"created": format_current_time(), "seconds": seconds, "code": dict(code)}
+            request.path, request.rules, layers, {"created": format_current_time(), "seconds": seconds, "code": dict(code)}
         )
-        shutil.rmtree(job.chunk_folder)
+        shutil.rmtree(request.chunk_folder)
     return found
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder, so that only one process builds in it. The lock ends with the process."""
     with (folder / "lock").open("w") as file:
         try:
@@ -156,19 +156,19 @@ def _lock(folder: Path) -> Iterator[None]:
 class ChunkStore:
     """The largest boards of a tablebase, in chunks; those that a stopped build has stored are read."""
 
-    def __init__(self, job: TablebaseBuildRequest, keys: NDArray[np.uint64], progress: BuildProgress) -> None:
-        self.job = job
+    def __init__(self, request: TablebaseBuildRequest, keys: NDArray[np.uint64], progress: BuildProgress) -> None:
+        self.request = request
         self.values = np.zeros(len(keys), np.int8)  # [N]
         self.progress = progress
         self._keys = keys
         firsts = range(0, len(keys), CHUNK_BOARDS)
         # The first boards of the chunks that are not solved.
-        self.left = {
+        self.unsolved_chunks = {
             first: None
             for first in firsts
-            if not _read_chunk(job.chunk_folder, first, self.values[self._chunk_slice(first)])
+            if not _read_chunk(request.chunk_folder, first, self.values[self._chunk_slice(first)])
         }
-        progress.start(len(keys), len(keys) - sum(len(self.chunk_keys(first)) for first in self.left))
+        progress.start(len(keys), len(keys) - sum(len(self.chunk_keys(first)) for first in self.unsolved_chunks))
 
     def chunk_keys(self, first: int) -> NDArray[np.uint64]:
         """The keys of a chunk's boards."""
@@ -181,16 +181,16 @@ class ChunkStore:
         """
         self.values[self._chunk_slice(first)] = values
         content = np.array([seconds], "<f8").tobytes() + values.tobytes()
-        with explain_errors("write", self.job.chunk_folder):
-            replace_file(_chunk_path(self.job.chunk_folder, first), hashlib.sha256(content).digest() + content)
-        del self.left[first]
+        with explain_errors("write", self.request.chunk_folder):
+            replace_file(_chunk_path(self.request.chunk_folder, first), hashlib.sha256(content).digest() + content)
+        del self.unsolved_chunks[first]
         self.progress.advance(len(values))
 
     def _chunk_slice(self, first: int) -> slice:
         return slice(first, min(first + CHUNK_BOARDS, len(self.values)))
 
 
-def solve_chunk(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int8], float] | None:
+def solve_and_time_chunk(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int8], float] | None:
     """The values of a chunk's boards and the seconds that they took; None if the solver was stopped."""
     started, values = time.monotonic(), np.zeros(len(keys), np.int8)
     lanes, occupied = decode_board_keys(keys, rules)
@@ -228,10 +228,10 @@ def _sum_seconds(folder: Path) -> float:
 
 
 def solve_smaller_layers(
-    rules: Rules, keys: Sequence[NDArray[np.uint64]], largest: NDArray[np.int8]
+    rules: Rules, keys: Sequence[NDArray[np.uint64]], largest_values: NDArray[np.int8]
 ) -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
     """Keys and values of all layers, given the values of the last: each follows from the one with a piece more."""
-    layers = [(keys[-1], largest)]
+    layers = [(keys[-1], largest_values)]
     for pieces in range(len(keys) - 2, -1, -1):
         above, values = layers[-1]
         solver = Solver(rules, 0.0, build_tablebase_index(above, values, pieces + 1))
@@ -239,7 +239,7 @@ def solve_smaller_layers(
     return layers[::-1]
 
 
-def verify_tablebase(tablebase: Tablebase, sample: int, megabytes: float) -> Iterator[str]:
+def verify_tablebase(tablebase: Tablebase, sample_size: int, megabytes: float) -> Iterator[str]:
     """Yield the problems of a tablebase, one line each.
 
     It checks:
@@ -247,7 +247,7 @@ def verify_tablebase(tablebase: Tablebase, sample: int, megabytes: float) -> Ite
     - its checksum;
     - its boards, against those that play reaches;
     - the values of smaller boards, against those of the larger boards that turns lead to;
-    - the values of a random ``sample`` of the largest boards, solved from the rules alone with a table of
+    - the values of a random ``sample_size`` of the largest boards, solved from the rules alone with a table of
       ``megabytes``.
     """
     try:
@@ -255,14 +255,14 @@ def verify_tablebase(tablebase: Tablebase, sample: int, megabytes: float) -> Ite
     except FailureError as error:
         yield str(error)
         return
-    wrong = list(_check_boards(tablebase, table))
+    wrong = list(_verify_boards(tablebase, table))
     yield from wrong
     if not wrong:
-        yield from _check_values(tablebase, table)
-        yield from _check_sample(tablebase, table, sample, megabytes)
+        yield from _verify_values(tablebase, table)
+        yield from _verify_sample(tablebase, table, sample_size, megabytes)
 
 
-def _check_boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
+def _verify_boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     card = tablebase.card
     expected = generate_key_layers(tablebase.rules, card.pieces)
     for pieces, (part, keys) in enumerate(zip(card.layers, expected, strict=True)):
@@ -273,7 +273,7 @@ def _check_boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
             yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost, unlike on its card"
 
 
-def _check_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
+def _verify_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     parts = tablebase.card.layers
     layers = solve_smaller_layers(tablebase.rules, [table.keys[part] for part in parts], table.values[parts[-1]])
     for pieces, ((_, values), part) in enumerate(zip(layers, parts, strict=True)):
@@ -282,10 +282,10 @@ def _check_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
             yield f"{tablebase.path}: {wrong:,} boards of {pieces} pieces do not have the value that their turns give"
 
 
-def _check_sample(tablebase: Tablebase, table: BoardTable, sample: int, megabytes: float) -> Iterator[str]:
+def _verify_sample(tablebase: Tablebase, table: BoardTable, sample_size: int, megabytes: float) -> Iterator[str]:
     part = tablebase.card.layers[-1]
     keys, values = table.keys[part], table.values[part]
-    chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample, len(keys)), replace=False))
+    chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample_size, len(keys)), replace=False))
     solver = Solver(tablebase.rules, megabytes)
     found = solver.values(*decode_board_keys(keys[chosen], tablebase.rules))
     for i in np.flatnonzero(found != values[chosen]):

@@ -17,7 +17,7 @@ from quarto.canonical import board_key, canonical_form, canonical_position, orbi
 from quarto.jit import int64, kernel
 from quarto.notation import format_position
 from quarto.perft import decode_board_keys
-from quarto.position import ALL_PIECES, EMPTY, Position, board_pieces, position_from_plies
+from quarto.position import ALL_PIECES, EMPTY, Position, board_piece_mask, position_from_plies
 from quarto.rules import NONE, PIECES, Rules
 from quarto.solver.solver import Solver, solve_value
 from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
@@ -55,7 +55,7 @@ class TablebaseStatistics(NamedTuple):
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
-def _count_images(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
+def _fill_image_counts(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
     """The number of boards that each of ``B`` canonical boards stands for, into ``images`` [B]."""
     for i in range(len(lanes)):
         images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
@@ -68,14 +68,14 @@ POSITIONS_SIGNATURE = types.int64(
 
 
 @kernel(POSITIONS_SIGNATURE)
-def _list_positions(
+def _fill_positions_after_gifts(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
     """The positions after each gift on ``B`` boards, into [16 B] arrays: canonical key, value, board; their number."""
     count = int64(0)
     for i in range(len(lanes)):
         filled = int64(occupied[i])
-        available = ALL_PIECES & ~board_pieces(lanes[i], filled)
+        available = ALL_PIECES & ~board_piece_mask(lanes[i], filled)
         gifts = available
         while gifts:
             gift = lowest_bit(gifts)
@@ -87,24 +87,24 @@ def _list_positions(
     return count
 
 
-def compute_statistics(tablebase: Tablebase, most: int | None = None) -> TablebaseStatistics:
-    """The counts and examples of a tablebase, or of its boards of up to ``most`` pieces.
+def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> TablebaseStatistics:
+    """The counts and examples of a tablebase, or of its boards of up to ``max_pieces`` pieces.
 
     Raises ``FailureError`` if it is damaged.
     """
     rules, card, table = tablebase.rules, tablebase.card, read_tablebase(tablebase)
-    largest = card.pieces if most is None else min(most, card.pieces)
-    solver = Solver(rules, 1.0, table.to_base(largest))
+    largest = card.pieces if max_pieces is None else min(max_pieces, card.pieces)
+    solver = Solver(rules, 1.0, table.to_tablebase_index(largest))
     examples: dict[str, str] = {}
     boards, positions = [], []
     for pieces, part in enumerate(card.layers[: largest + 1]):
         lanes, occupied = decode_board_keys(table.keys[part], rules)
         images = np.empty(len(lanes), np.int64)
-        _count_images(lanes, occupied, images, build_symmetries(rules))
+        _fill_image_counts(lanes, occupied, images, build_symmetries(rules))
         boards.append(_count_values(table.values[part], images))
         _add_examples(examples, "board", table.keys[part], table.values[part], rules)
         if pieces < largest and not rules.mover_chooses:
-            keys, values, sources = list_positions(solver, lanes, occupied)
+            keys, values, sources = solve_positions_after_gifts(solver, lanes, occupied)
             every = _count_values(values, images[sources]).every
             keys, first = np.unique(keys, return_index=True)
             positions.append(ValueCounts(_count_values(values[first], np.ones(len(keys), np.int64)).canonical, every))
@@ -117,13 +117,13 @@ def _count_values(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueC
     return ValueCounts(canonical_ones, tuple(int(images[values == value].sum()) for value in VALUES))
 
 
-def list_positions(
+def solve_positions_after_gifts(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int8], NDArray[np.int64]]:
     """The positions after each gift on ``B`` boards: canonical key, value, board index; [P] each, with repeats."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
-    count = _list_positions(lanes, occupied, keys, values, sources, *solver.state, build_symmetries(solver.rules))
+    count = _fill_positions_after_gifts(lanes, occupied, keys, values, sources, *solver.state, build_symmetries(solver.rules))
     return keys[:count], values[:count], sources[:count]
 
 
@@ -181,17 +181,17 @@ def _render_proof(proof: GameProof) -> str:
     return f"| {proof.rules} | {counts} |"
 
 
-def _render_section(found: TablebaseStatistics) -> Iterator[str]:
-    start = VALUES[found.boards[0].canonical.index(1)]
-    first = "player who moves first" if found.rules.mover_chooses else "first giver"
-    yield f"## {found.rules.name}\n"
+def _render_section(statistics: TablebaseStatistics) -> Iterator[str]:
+    start = VALUES[statistics.boards[0].canonical.index(1)]
+    first = "player who moves first" if statistics.rules.mover_chooses else "first giver"
+    yield f"## {statistics.rules.name}\n"
     yield f"The game is {VALUE_WORDS[start]} for the {first}.\n"
-    yield from _render_counts("Boards", found.boards)
-    if found.positions:
-        yield from _render_counts("Positions", found.positions)
-    yield from _render_first_turns(found)
+    yield from _render_counts("Boards", statistics.boards)
+    if statistics.positions:
+        yield from _render_counts("Positions", statistics.positions)
+    yield from _render_first_turns(statistics)
     yield "Examples with the fewest pieces:\n"
-    for kind, example in found.examples.items():
+    for kind, example in statistics.examples.items():
         yield f"- {kind}: `{example}`"
     yield ""
 
@@ -206,13 +206,13 @@ def _render_counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
     yield ""
 
 
-def _render_first_turns(found: TablebaseStatistics) -> Iterator[str]:
-    if not found.turns:
+def _render_first_turns(statistics: TablebaseStatistics) -> Iterator[str]:
+    if not statistics.turns:
         return
-    turns = "The first turns" if found.rules.mover_chooses else "The first turns after the gift of piece 0"
+    turns = "The first turns" if statistics.rules.mover_chooses else "The first turns after the gift of piece 0"
     yield f"{turns}, up to symmetry:\n"
     yield "| position after the turn | turns | value for the mover |"
     yield "|---|---:|---|"
-    for example, times, value in found.turns:
+    for example, times, value in statistics.turns:
         yield f"| `{example}` | {times} | {VALUE_WORDS[value]} |"
     yield ""

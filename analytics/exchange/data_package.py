@@ -22,7 +22,7 @@ import polars as pl
 from analytics.exact import position_set, puzzles
 from analytics.questions.selection import ALWAYS_TRUE, Selection
 from analytics.questions.sql.query_execution import sink_parquet
-from analytics.questions.sql.views import find_column_meanings
+from analytics.questions.sql.views import find_column_meanings_and_units
 
 # The condition that a row of a table belongs to the chosen games, ``_chosen``.
 GAME_CONDITION = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
@@ -51,24 +51,24 @@ class DatasetCard(NamedTuple):
     origin: str  # Markdown: how the tables were made
 
 
-def write_dataset(chosen: Selection, folder: Path, licence: str) -> None:
+def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
     """Write the chosen games, their plies, decisions, evaluations, runs and agents to an empty folder.
 
     Raises ``OSError``. Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left
     out.
     """
-    opened = chosen.opened
+    opened = selection.opened
     for table, belongs in TABLE_CONDITIONS.items():
         question = f"FROM {table}"
-        if chosen.where != ALWAYS_TRUE:
-            games = f"SELECT run_id, game_id FROM games WHERE (\n{chosen.where}\n)"  # noqa: S608  (a condition by design)
+        if selection.where != ALWAYS_TRUE:
+            games = f"SELECT run_id, game_id FROM games WHERE (\n{selection.where}\n)"  # noqa: S608  (a condition by design)
             question = f"WITH _chosen AS ({games}) {question} WHERE {belongs}"
         path = folder / f"{table}.parquet"
         opened.stream(question, _build_writer(path))
         if not _scan_table(path).select(pl.len()).collect().item():
             path.unlink()
     runs = pl.read_parquet(folder / "runs.parquet")
-    write_card(folder, DatasetCard("Games of Quarto", licence, _describe_origin(runs)))
+    write_card_and_package(folder, DatasetCard("Games of Quarto", licence, _describe_origin(runs)))
 
 
 def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], None]:
@@ -82,7 +82,7 @@ def _describe_origin(runs: pl.DataFrame) -> str:
     """The commands that played the games, and fingerprints of the code and of the games, as lines of JSON."""
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
     lines = [
-        json.dumps({name: _truncate(row[name]) for name in names}) for row in runs.head(MAX_RUNS).iter_rows(named=True)
+        json.dumps({name: _truncate_texts(row[name]) for name in names}) for row in runs.head(MAX_RUNS).iter_rows(named=True)
     ]
     more = f"\n\nThe table `runs` has {len(runs) - MAX_RUNS:,} more." if len(runs) > MAX_RUNS else ""
     said = (
@@ -92,21 +92,21 @@ def _describe_origin(runs: pl.DataFrame) -> str:
     return "\n".join([said, "", "```json", *lines, "```"]) + more
 
 
-def _truncate(value: Any) -> Any:
+def _truncate_texts(value: Any) -> Any:
     if isinstance(value, list):
-        return [_truncate(each) for each in value[:MAX_TEXT]]
+        return [_truncate_texts(each) for each in value[:MAX_TEXT]]
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
-def write_card(folder: Path, card: DatasetCard) -> None:
+def write_card_and_package(folder: Path, card: DatasetCard) -> None:
     """Write the card and the data package of a folder with tables. Raises ``OSError``."""
-    for name, text in build_documents(folder, card).items():
+    for name, text in build_card_and_package(folder, card).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def build_documents(folder: Path, card: DatasetCard) -> dict[str, str]:
+def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
     """The texts of the card and of the data package of the tables in a folder. Raises ``OSError``."""
-    resources = [each for path in _list_tables(folder) for each in _describe_resources(path)]
+    resources = [each for path in _list_table_paths(folder) for each in _build_resource_entries(path)]
     tables = [each for each in resources if "schema" in each]
     configs = [
         {"config_name": each["name"], "data_files": each["path"]} | ({} if number else {"default": True})
@@ -131,7 +131,7 @@ def build_documents(folder: Path, card: DatasetCard) -> dict[str, str]:
     return {CARD_FILE: "\n".join(parts) + "\n", PACKAGE_FILE: json.dumps(package, indent=1) + "\n"}
 
 
-def _list_tables(folder: Path) -> list[Path]:
+def _list_table_paths(folder: Path) -> list[Path]:
     """The tables of a folder, those of an export in its order, then by name."""
     known = [*TABLE_CONDITIONS]
     paths = (path for path in folder.iterdir() if path.suffix in (".parquet", ".csv"))
@@ -142,14 +142,14 @@ def _scan_table(path: Path) -> pl.LazyFrame:
     return pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path, hive_partitioning=False, glob=False)
 
 
-def _describe_resources(path: Path) -> Iterator[dict[str, Any]]:
+def _build_resource_entries(path: Path) -> Iterator[dict[str, Any]]:
     """A table as the data package describes it: its columns, then its bytes: frictionless checks those of files."""
     yield {
         "name": path.stem,
         "path": path.name,
         "format": path.suffix[1:],
         "mediatype": "text/csv" if path.suffix == ".csv" else "application/vnd.apache.parquet",
-        "schema": {"fields": [*_describe_fields(path)]},
+        "schema": {"fields": [*_build_field_entries(path)]},
     }
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -157,9 +157,9 @@ def _describe_resources(path: Path) -> Iterator[dict[str, Any]]:
     yield {"name": f"{path.stem}-file", "type": "file", "path": path.name, "bytes": size, "hash": f"sha256:{digest}"}
 
 
-def _describe_fields(path: Path) -> Iterator[dict[str, str]]:
+def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
     shipped_table = puzzles.COLUMN_MEANINGS if path.stem == "puzzles" else position_set.COLUMN_MEANINGS
-    declared = find_column_meanings(path.stem) or {name: (text, "") for name, text in shipped_table.items()}
+    declared = find_column_meanings_and_units(path.stem) or {name: (text, "") for name, text in shipped_table.items()}
     for name, kind in _scan_table(path).collect_schema().items():
         meaning, unit = declared.get(name, ("", ""))
         found = {"name": name, "type": _field_type(kind, "NULL" in meaning), "description": meaning, "unit": unit}

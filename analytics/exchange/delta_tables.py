@@ -94,12 +94,12 @@ def _format_error(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _list_stored_pairs(root: Path, known: DeltaTable | None, run_id: str, table: str) -> list[Range]:
+def _list_stored_pairs(root: Path, delta_table: DeltaTable | None, run_id: str, table: str) -> list[Range]:
     """The pairs of a run that a table has, as ranges of ``pair_id``."""
-    if known is None:
+    if delta_table is None:
         return []
     ranges: list[Range] = []
-    files = pl.DataFrame(known.get_add_actions(flatten=True)).filter(pl.col("partition.run_id") == run_id)
+    files = pl.DataFrame(delta_table.get_add_actions(flatten=True)).filter(pl.col("partition.run_id") == run_id)
     for path in files["path"]:
         rows = pl.scan_parquet(root / unquote(path), glob=False, hive_partitioning=False)
         rows = rows.filter(pl.col("ply") == 0) if table == "plies" else rows
@@ -112,46 +112,46 @@ def _list_stored_pairs(root: Path, known: DeltaTable | None, run_id: str, table:
 
 
 def _read_missing_rows(
-    archive: Archive, record: RunRecord, stored: StoredRange, table: str, held: list[Range]
+    archive: Archive, record: RunRecord, stored: StoredRange, table: str, stored_pairs: list[Range]
 ) -> pl.DataFrame | None:
     """The rows of a range that a table lacks; None if it lacks none."""
-    if _has_all_pairs(held, record, stored):
+    if _has_all_pairs(stored_pairs, record, stored):
         return None
     frame = read_rows(archive, record.run_id, stored, table)
-    if held:
-        firsts, ends = np.array(held).T
+    if stored_pairs:
+        firsts, ends = np.array(stored_pairs).T
         pairs = frame["game_id"].to_numpy() >> 1
         at = np.searchsorted(firsts, pairs, side="right") - 1  # the range that may have it; -1: none
         frame = frame.filter((at < 0) | (pairs >= ends[at]))
     return frame.select(pl.lit(record.run_id).alias("run_id"), pl.all()).cast(_build_schema(table))
 
 
-def _has_all_pairs(held: list[Range], record: RunRecord, stored: StoredRange) -> bool:
-    """Whether all pairs of a range are in ``held``; never known of imported games, whose pairs are of any pairing."""
+def _has_all_pairs(stored_pairs: list[Range], record: RunRecord, stored: StoredRange) -> bool:
+    """Whether all pairs of a range are in ``stored_pairs``; never known of imported games, whose pairs are of any pairing."""
     for pairing in range(len(record.pairings)):
         first, end = (
             pairing * MAX_PAIRS + pair for pair in record.unit_line.pair_range(pairing, stored.first, stored.end)
         )
-        if first < end and not any(low <= first and end <= high for low, high in held):
+        if first < end and not any(low <= first and end <= high for low, high in stored_pairs):
             return False
     return True
 
 
-def _append_rows(root: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
+def _append_rows(root: Path, delta_table: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
     """Add rows as one version, unless another writer added one since the table was read."""
-    before = known.transaction_version(TRANSACTION_APPLICATION) if known is not None else None
+    before = delta_table.transaction_version(TRANSACTION_APPLICATION) if delta_table is not None else None
     mark = Transaction(TRANSACTION_APPLICATION, 0 if before is None else before + 1)
     options: dict[str, Any] = {"commit_properties": CommitProperties(app_transactions=[mark], max_commit_retries=0)}
     try:
-        if known is None:
+        if delta_table is None:
             root.mkdir(parents=True, exist_ok=True)
             write_deltalake(root, rows, mode="error", partition_by=["run_id"], **options)
             return DeltaTable(root)
-        write_deltalake(known, rows, mode="append", **options)
-        known.update_incremental()
+        write_deltalake(delta_table, rows, mode="append", **options)
+        delta_table.update_incremental()
     except (DeltaError, OSError) as error:
         raise FailureError(
             f"cannot write to {root}: {_format_error(error)}; if another process writes to it, run the same command "
             "again"
         ) from error
-    return known
+    return delta_table

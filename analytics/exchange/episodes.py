@@ -16,7 +16,7 @@ from quarto.batch import FORFEIT_ILLEGAL, Games
 from quarto.bits import piece_to_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES, mark_legal_turns
-from quarto.position import ALL_PIECES, board_pieces
+from quarto.position import ALL_PIECES, board_piece_mask
 from quarto.rules import CELLS, NONE
 
 BOTH_SEATS = -1
@@ -58,8 +58,8 @@ class Episodes(NamedTuple):
         return np.cumsum(self.steps + 1) - 1
 
 
-def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, tables: Any) -> Episodes:
-    """Games as episodes. ``opening`` [G]: how many plies were imposed; ``tables``: those of the rules."""
+def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules_tables: Any) -> Episodes:
+    """Games as episodes. ``opening`` [G]: how many plies were imposed; ``rules_tables``: those of the rules."""
     options = EpisodeOptions(*map(int, options))  # kernels would be compiled again for a bool
     counts = _count_steps(opening, games, options)
     kept = np.flatnonzero(counts)
@@ -76,7 +76,7 @@ def build_episodes(opening: NDArray[np.int8], games: Games, options: EpisodeOpti
         np.zeros((rows + size if options.masks else 0, TURN_CODES), np.bool_),
         options,
     )
-    _fill_episodes(opening, games, tables, episodes)
+    _fill_episodes(opening, games, rules_tables, episodes)
     return episodes
 
 
@@ -140,7 +140,7 @@ def _fill_episodes(opening: NDArray[np.int8], games: Games, rules: Any, episodes
                 placed += 1
             seen[CELLS] = hand
             if options.masks and not over:
-                available = ALL_PIECES & ~board_pieces(lanes, occupied)
+                available = ALL_PIECES & ~board_piece_mask(lanes, occupied)
                 if hand >= 0:
                     available &= ~(int64(1) << hand)
                 mark_legal_turns(lanes, occupied, available, hand, rules, episodes.masks[row])

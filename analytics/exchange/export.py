@@ -102,11 +102,11 @@ def write_export(
     output: Path,
     force: bool = False,
     on_written: OnWritten | None = None,
-    about: Mapping[str, Any] = MappingProxyType({}),
+    minari_metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> ExportSummary:
     """Write selected games to ``output``, a new file (minari, dataset: a folder); ``force`` replaces an existing one.
 
-    ``about`` is further metadata of a Minari dataset, or other values than the usual ones.
+    ``minari_metadata`` is further metadata of a Minari dataset, or other values than the usual ones.
 
     Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
     ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
@@ -118,13 +118,13 @@ def write_export(
             path.mkdir()
             data_package.write_dataset(chosen, path, request.licence)
         return ExportSummary(chosen.games)
-    games, chunks = _select_blocks(opened, request, on_written)
+    games, chunks = _count_and_read_blocks(opened, request, on_written)
     with _write_atomically(output, force) as (path, room):
         if request.form in formats.TABLE_FORMATS:
             with path.open("xb") as out:
                 _write_table(chunks, request, out)
             return ExportSummary(games)
-        metadata = {"dataset_id": output.name, "description": describe_dataset(request), **about}
+        metadata = {"dataset_id": output.name, "description": describe_dataset(request), **minari_metadata}
         episodes, steps = _write_episodes(chunks, request, ExportTarget(path, room, metadata))
         if not episodes:
             raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
@@ -135,7 +135,7 @@ def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: Bin
     """Write selected games as text or csv to a stream. Raises as ``write_export`` does."""
     if request.form not in formats.TABLE_FORMATS:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
-    games, chunks = _select_blocks(opened, request, None)
+    games, chunks = _count_and_read_blocks(opened, request, None)
     _write_table(chunks, request, out)
     return ExportSummary(games)
 
@@ -160,7 +160,7 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
         raise RequestError(f"--output {output} exists and is not {kind}, so --force does not replace it: name another")
 
 
-def _select_blocks(
+def _count_and_read_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
 ) -> tuple[int, Iterator[ExportBlock]]:
     """The number of selected games, and the games. Errors in the request are raised here, not by the iterator."""
@@ -172,19 +172,19 @@ def _select_blocks(
         for chunk in read_export_blocks(selection, request.sample, request.seed):
             yield chunk
             if on_written:
-                on_written(len(chunk.block.game_id))
+                on_written(len(chunk.range_games.game_id))
 
     return request.sample or selection.games, yield_blocks()
 
 
-def _write_table(chunks: Iterable[ExportBlock], request: ExportRequest, out: BinaryIO) -> None:
+def _write_table(blocks: Iterable[ExportBlock], request: ExportRequest, out: BinaryIO) -> None:
     """Write games as text or csv."""
-    out.writelines(formats.TABLE_FORMATS[request.form](chunks, request.rows == "games", request.perspective or "mover"))
+    out.writelines(formats.TABLE_FORMATS[request.form](blocks, request.rows == "games", request.perspective or "mover"))
 
 
 def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
     """Yield selected games as arrays, at most ``BLOCK_GAMES`` at a time. Raises as ``write_export`` does."""
-    _, blocks = _select_blocks(opened, request, None)
+    _, blocks = _count_and_read_blocks(opened, request, None)
     return _build_episodes(blocks, request)
 
 
@@ -192,7 +192,7 @@ def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> It
     for block in blocks:
         seat, rules = block.perspective_seat(request.perspective or "mover"), block.record.rules
         options = EpisodeOptions(seat, request.imposed, request.masks, rules.mover_chooses)
-        yield block, build_episodes(block.block.opening, block.block.games, options, rules.tables)
+        yield block, build_episodes(block.range_games.opening, block.range_games.games, options, rules.tables)
 
 
 def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:

@@ -32,19 +32,19 @@ class ExportBlock(NamedTuple):
 
     heading: Heading
     record: RunRecord
-    block: RangeGames
+    range_games: RangeGames
     whole_run_number: int  # 1, 2, … for runs that are exported as they are, as they began; 0 for games of others
 
     def perspective_seat(self, perspective: str) -> int:
         """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
-        return int(self.block.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
+        return int(self.range_games.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
 
 
 class _Seating(NamedTuple):
     """The games of a pairing in which its first agent holds one of the seats; their ids ascend."""
 
     heading: Heading
-    partial: bool  # the run is not exported as it is
+    is_partial_run: bool  # the run is not exported as it is
     run: int  # index into the selection's runs
     pairing: int
     game: int  # 0 or 1 within the pair
@@ -60,7 +60,7 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
         ]
     else:
         wanted = sample_game_ids(selection, sample, seed)
-    whole = [ids is None and _is_whole(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
+    whole = [ids is None and _is_whole_run(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
     rank = np.where(whole, np.cumsum(whole), 0).tolist()
 
     def read_file(file: tuple[int, StoredRange]) -> RangeGames:
@@ -106,16 +106,16 @@ def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) ->
     return Streams(words).draw(0)
 
 
-def _is_whole(archive: Archive, record: RunRecord) -> bool:
+def _is_whole_run(archive: Archive, record: RunRecord) -> bool:
     """Whether a run has all units from the first to its last; imported games are a run by themselves."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
 
 
-def _list_seatings(run: int, record: RunRecord, partial: bool, pairing: int) -> Iterator[_Seating]:
+def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
     """The seatings of a pairing."""
     source = record.spec.get(IMPORTED_KEY, {})
     known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
     labels = record.pairings[pairing]
     for game in (0, 1) if record.swapped else (0,):
-        yield _Seating(Heading(*known, *(labels if game == 0 else labels[::-1])), partial, run, pairing, game)
+        yield _Seating(Heading(*known, *(labels if game == 0 else labels[::-1])), is_partial_run, run_index, pairing, game)

@@ -66,21 +66,21 @@ class ExportTarget(NamedTuple):
 
     path: Path  # of the new file or folder
     scratch: Path  # an empty folder for parts of it
-    about: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description``, and more if there is
+    metadata: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description``, and more if there is
 
 
 # Tables.
 
 
-def format_text_lines(chunks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
+def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
     """Yield games as lines of text; a whole run has a line with its record before its games."""
     recorded = set[str]()
-    for chunk in chunks:
+    for chunk in blocks:
         if chunk.whole_run_number and chunk.record.run_id not in recorded:
             recorded.add(chunk.record.run_id)
             yield format_record_line(chunk.record, chunk.whole_run_number)
-        named = (chunk.record.run_id, chunk.block.game_id) if chunk.whole_run_number else ()
-        yield format_games(chunk.heading, chunk.block.games, *named)
+        named = (chunk.record.run_id, chunk.range_games.game_id) if chunk.whole_run_number else ()
+        yield format_games(chunk.heading, chunk.range_games.games, *named)
 
 
 def format_record_line(record: RunRecord, number: int) -> bytes:
@@ -90,20 +90,20 @@ def format_record_line(record: RunRecord, number: int) -> bytes:
 
 
 def format_csv_lines(
-    chunks: Iterable[ExportBlock], by_game: bool, perspective: str, quoted: bool = False
+    blocks: Iterable[ExportBlock], by_game: bool, perspective: str, for_spreadsheet: bool = False
 ) -> Iterator[bytes]:
-    """Yield a row a ply, or a row a game with its plies as text; ``quoted``: texts are safe in spreadsheets.
+    """Yield a row a ply, or a row a game with its plies as text; ``for_spreadsheet``: texts are safe in spreadsheets.
 
     Outcomes are those from ``perspective``.
     """
-    for number, chunk in enumerate(chunks):
+    for number, chunk in enumerate(blocks):
         rows = _build_game_rows(chunk) if by_game else _build_ply_rows(chunk, perspective)
-        yield to_csv(rows, number == 0, quoted)
+        yield to_csv(rows, number == 0, for_spreadsheet)
 
 
-def _build_game_columns(chunk: ExportBlock) -> pl.DataFrame:
+def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
     """[G] the columns of each game without its plies."""
-    heading, record, chosen, *_ = chunk
+    heading, record, chosen, *_ = block
     games = chosen.games
     return pl.DataFrame(
         {
@@ -120,23 +120,23 @@ def _build_game_columns(chunk: ExportBlock) -> pl.DataFrame:
     )
 
 
-def _build_game_rows(chunk: ExportBlock) -> pl.DataFrame:
+def _build_game_rows(block: ExportBlock) -> pl.DataFrame:
     """[G] a row a game, with its plies as text."""
-    return _build_game_columns(chunk).with_columns(game=pl.Series(format_plies(chunk.block.games), dtype=pl.String))
+    return _build_game_columns(block).with_columns(game=pl.Series(format_plies(block.range_games.games), dtype=pl.String))
 
 
-def _build_ply_rows(chunk: ExportBlock, perspective: str) -> pl.DataFrame:
+def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
     """[R] a row a ply, game by game, with the outcome from a perspective."""
-    games = chunk.block.games
+    games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
-    player = seat if chunk.perspective_seat(perspective) == BOTH_SEATS else chunk.perspective_seat(perspective)
+    player = seat if block.perspective_seat(perspective) == BOTH_SEATS else block.perspective_seat(perspective)
     winner = games.winner[game]
     outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
-    return _build_game_columns(chunk)[game].with_columns(
+    return _build_game_columns(block)[game].with_columns(
         ply=ply.astype(np.int32),
         seat=seat.astype(np.int32),
-        imposed=(ply < chunk.block.opening[game]).astype(np.int32),
+        imposed=(ply < block.range_games.opening[game]).astype(np.int32),
         piece=games.pieces[ply, game].astype(np.int32),
         cell=games.cells[ply, game].astype(np.int32),
         **{f"outcome_{perspective}": outcome.astype(np.int32)},
@@ -163,21 +163,21 @@ def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
     return arrays | ({"action_masks": episodes.masks[decided]} if episodes.options.masks else {})
 
 
-def write_d3rlpy(parts: Iterable[tuple[ExportBlock, Episodes]], to: ExportTarget) -> None:
+def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
     """Write episodes as a file of arrays, whose lengths are not known before all parts are. Raises ``OSError``."""
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
-    for _, episodes in parts:
+    for _, episodes in blocks:
         steps += len(episodes.actions)
         arrays = _build_d3rlpy_arrays(episodes)
         for name, array in arrays.items():
-            with (to.scratch / name).open("ab") as rows:
+            with (target.scratch / name).open("ab") as rows:
                 rows.write(np.ascontiguousarray(array).data)
-    with zipfile.ZipFile(to.path, "x", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as packed:
+    with zipfile.ZipFile(target.path, "x", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as packed:
         for name, array in arrays.items():  # the arrays of all parts differ only in their lengths
             entry = zipfile.ZipInfo(f"{name}.npy", ZIP_EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            with packed.open(entry, "w", force_zip64=True) as out, (to.scratch / name).open("rb") as rows:
+            with packed.open(entry, "w", force_zip64=True) as out, (target.scratch / name).open("rb") as rows:
                 shape = steps, *array.shape[1:]
                 header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(out, header)
@@ -224,19 +224,19 @@ def _build_step_rows(episodes: Episodes) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def write_rlds(parts: Iterable[tuple[ExportBlock, Episodes]], to: ExportTarget) -> None:
+def write_rlds(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
     """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
 
     Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
     parts no file is written.
     """
     stored = []
-    for number, (block, episodes) in enumerate(parts):
-        stored.append(to.scratch / f"{number:06d}.arrow")
+    for number, (block, episodes) in enumerate(blocks):
+        stored.append(target.scratch / f"{number:06d}.arrow")
         _build_episode_rows(block, episodes).write_ipc(stored[-1])
     if stored:
         pl.scan_ipc(stored).sink_parquet(
-            to.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
+            target.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
         )
 
 
@@ -263,53 +263,53 @@ def is_minari_dataset(folder: Path) -> bool:
     }
 
 
-def write_minari(parts: Iterable[tuple[ExportBlock, Episodes]], to: ExportTarget) -> None:
+def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
     """Write episodes to a new dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
     check_minari_library()
     import minari
     from gymnasium.spaces import Box, Discrete
     from minari.dataset.minari_storage import MinariStorage
 
-    to.path.mkdir(parents=True)
+    target.path.mkdir(parents=True)
     observations, actions = Box(NONE, PIECES - 1, (OBSERVATION_SIZE,), np.int8), Discrete(TURN_CODES)
-    data = to.path.resolve() / MINARI_DATA_FOLDER  # Minari does not know the size of a dataset in a relative folder
+    data = target.path.resolve() / MINARI_DATA_FOLDER  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
     known = list[tuple[np.bytes_, NDArray[np.int64]]]()
-    storage.update_episodes(_yield_with_disk_checks(_build_minari_buffers(parts, known), data))
+    storage.update_episodes(_yield_with_disk_checks(_build_minari_buffers(blocks, known), data))
     episodes = ({"run_id": run, "game_id": game} for run, games in known for game in games)
     storage.update_episode_metadata(_yield_with_disk_checks(episodes, data))
-    sets = {name: set(to.about[name]) for name in MINARI_SET_KEYS if name in to.about}
-    storage.update_metadata({"minari_version": minari.__version__, **to.about, **sets})
+    sets = {name: set(target.metadata[name]) for name in MINARI_SET_KEYS if name in target.metadata}
+    storage.update_metadata({"minari_version": minari.__version__, **target.metadata, **sets})
 
 
-def _yield_with_disk_checks(items: Iterable[Item], data: Path) -> Iterator[Item]:
+def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Item]:
     """The same items, one an episode. Raises ``OSError`` before the disk is full: the library would crash."""
     for number, item in enumerate(items):
         if number % MINARI_BATCH == 0:
-            with TemporaryFile(dir=data, buffering=0) as file:
-                file.seek((data / MINARI_MAIN_FILE).stat().st_size)  # a limit on the size of files is met here too
+            with TemporaryFile(dir=folder, buffering=0) as file:
+                file.seek((folder / MINARI_MAIN_FILE).stat().st_size)  # a limit on the size of files is met here too
                 for _ in range(FREE_BYTES // len(ZEROS)):
                     file.write(ZEROS)
         yield item
 
 
 def _build_minari_buffers(
-    parts: Iterable[tuple[ExportBlock, Episodes]], known: list[tuple[np.bytes_, NDArray[np.int64]]]
+    blocks: Iterable[tuple[ExportBlock, Episodes]], run_game_ids: list[tuple[np.bytes_, NDArray[np.int64]]]
 ) -> Iterator[Any]:
-    """Minari's buffer of each episode; ``known`` grows by the runs and the ids of their games."""
+    """Minari's buffer of each episode; ``run_game_ids`` grows by the runs and the ids of their games."""
     from minari.data_collector import EpisodeBuffer
 
-    for block, episodes in parts:
-        known.append((np.bytes_(block.record.run_id), block.block.game_id[episodes.game]))
+    for block, episodes in blocks:
+        run_game_ids.append((np.bytes_(block.record.run_id), block.range_games.game_id[episodes.game]))
         for number, last in enumerate(episodes.last_step.tolist()):
             yield EpisodeBuffer(**_build_buffer_arrays(episodes, number, last))
 
 
-def _build_buffer_arrays(episodes: Episodes, number: int, last: int) -> dict[str, Any]:
-    """The arrays of one episode, whose last step is ``last``. Infos have one entry more than there are steps."""
-    steps, over = int(episodes.steps[number]), bool(episodes.terminated[number])
-    taken = slice(last + 1 - steps, last + 1)
-    seen = slice(taken.start + number, taken.stop + number + 1)
+def _build_buffer_arrays(episodes: Episodes, episode: int, last_step: int) -> dict[str, Any]:
+    """The arrays of one episode, whose last step is ``last_step``. Infos have one entry more than there are steps."""
+    steps, over = int(episodes.steps[episode]), bool(episodes.terminated[episode])
+    taken = slice(last_step + 1 - steps, last_step + 1)
+    seen = slice(taken.start + episode, taken.stop + episode + 1)
     at_end = np.arange(1, steps + 1) == steps
     infos: dict[str, Any] = {}
     if episodes.options.imposed:
@@ -329,7 +329,7 @@ def _build_buffer_arrays(episodes: Episodes, number: int, last: int) -> dict[str
 TABLE_FORMATS: Mapping[str, Callable[[Iterable[ExportBlock], bool, str], Iterator[bytes]]] = {
     "text": format_text_lines,
     "csv": format_csv_lines,
-    "spreadsheet": partial(format_csv_lines, quoted=True),
+    "spreadsheet": partial(format_csv_lines, for_spreadsheet=True),
 }
 EPISODE_FORMATS: Mapping[str, Callable[[Iterable[tuple[ExportBlock, Episodes]], ExportTarget], None]] = {
     "minari": write_minari,

@@ -58,7 +58,7 @@ class ImportedRun(NamedTuple):
 
 
 def import_games(
-    archive: Archive, text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
+    archive: Archive, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
 ) -> list[ImportedRun]:
     """Add the games of a text. Runs that are whole in it stay what they are.
 
@@ -66,15 +66,15 @@ def import_games(
     its runs; new players in it have a run of their own. ``rules`` are by name, ``code`` is as in a run's record. Raises
     ``RequestError`` if the archive has other games of a whole run, ``FailureError`` if it cannot be written.
     """
-    done, single = list[ImportedRun](), np.ones(len(text.tags), np.bool_)
-    for run in [*list_whole_runs(text, rules)]:
+    done, single = list[ImportedRun](), np.ones(len(parsed_text.tags), np.bool_)
+    for run in [*list_whole_runs(parsed_text, rules)]:
         single[run.rows] = False
-        heading = _build_heading(text.distinct_tags[text.tags[run.rows[0]]])
+        heading = _build_heading(parsed_text.distinct_tags[parsed_text.tags[run.rows[0]]])
         done.append(ImportedRun(run.record.run_id, heading, len(run.rows), add_missing_games(archive, run)))
     return done + [
         run
-        for parts in _group_blocks_by_run(text.select(single))
-        for run in _add_or_extend(archive, parts, rules[parts[0].heading.rules], code, command)
+        for parts in _group_blocks_by_run(parsed_text.select(single))
+        for run in _add_or_extend_runs(archive, parts, rules[parts[0].heading.rules], code, command)
     ]
 
 
@@ -85,41 +85,41 @@ class ImportBlock(NamedTuple):
     games: Games
     numbers: NDArray[np.int64]  # [G] of the games in the text, ascending
 
-    def without_first(self, games: int) -> ImportBlock:
+    def without_first(self, count: int) -> ImportBlock:
         """These without the first ones."""
-        return ImportBlock(self.heading, select_games(self.games, slice(games, None)), self.numbers[games:])
+        return ImportBlock(self.heading, select_games(self.games, slice(count, None)), self.numbers[count:])
 
 
-def _group_blocks_by_run(text: ParsedText) -> Iterator[list[ImportBlock]]:
+def _group_blocks_by_run(parsed_text: ParsedText) -> Iterator[list[ImportBlock]]:
     """The games of each run by heading, in the order in which they are exported."""
-    headings = [_build_heading(tags) for tags in text.distinct_tags]
+    headings = [_build_heading(tags) for tags in parsed_text.distinct_tags]
     of_heading: dict[Heading, list[int]] = {}
-    for at in np.unique(text.tags).tolist():
+    for at in np.unique(parsed_text.tags).tolist():
         of_heading.setdefault(headings[at], []).append(at)
     for _, run in groupby(sorted(of_heading), key=lambda heading: heading[:4]):
-        numbers = ((heading, np.flatnonzero(np.isin(text.tags, of_heading[heading]))) for heading in run)
-        yield [ImportBlock(heading, select_games(text.games, chosen), chosen) for heading, chosen in numbers]
+        numbers = ((heading, np.flatnonzero(np.isin(parsed_text.tags, of_heading[heading]))) for heading in run)
+        yield [ImportBlock(heading, select_games(parsed_text.games, chosen), chosen) for heading, chosen in numbers]
 
 
 def _build_heading(tags: Tags) -> Heading:
     return Heading(tags.rules, tags.event, tags.date, tags.opening, tags.agent_0, tags.agent_1)
 
 
-def _build_run_spec(parts: list[ImportBlock], rules: Rules) -> dict[str, Any]:
+def _build_run_spec(blocks: list[ImportBlock], rules: Rules) -> dict[str, Any]:
     """The spec of a run, which holds a hash of its games and, if pairings take turns in the text, of their order."""
-    heading = parts[0].heading
-    labels = sorted({label for each in parts for label in (each.heading.agent_0, each.heading.agent_1)})
+    heading = blocks[0].heading
+    labels = sorted({label for each in blocks for label in (each.heading.agent_0, each.heading.agent_1)})
     digest = hashlib.sha256()
-    for each in parts:
+    for each in blocks:
         digest.update(format_games(each.heading, each.games))
-    pairing = np.repeat(np.arange(len(parts)), [len(each.numbers) for each in parts])[_sort_by_text_order(parts)]
+    pairing = np.repeat(np.arange(len(blocks)), [len(each.numbers) for each in blocks])[_compute_text_order(blocks)]
     turns = (
         {} if (np.diff(pairing) >= 0).all() else {"order": hashlib.sha256(pairing.astype("<i4").tobytes()).hexdigest()}
     )
     return {
         "rules": asdict(rules),
         "agents": [{"label": label, "target": IMPORTED_PLAYER_TARGET, "params": {}} for label in labels],
-        "pairings": [[labels.index(each.heading.agent_0), labels.index(each.heading.agent_1)] for each in parts],
+        "pairings": [[labels.index(each.heading.agent_0), labels.index(each.heading.agent_1)] for each in blocks],
         "seed": 0,
         "opening_plies": heading.opening,
         "seats": "fixed",
@@ -127,9 +127,9 @@ def _build_run_spec(parts: list[ImportBlock], rules: Rules) -> dict[str, Any]:
     }
 
 
-def _sort_by_text_order(parts: Sequence[ImportBlock]) -> NDArray[np.int64]:
+def _compute_text_order(blocks: Sequence[ImportBlock]) -> NDArray[np.int64]:
     """[G] the games of all parts, one part after the other, in the order of the text."""
-    return np.argsort(np.concatenate([each.numbers for each in parts]))
+    return np.argsort(np.concatenate([each.numbers for each in blocks]))
 
 
 class _StoredPairing(NamedTuple):
@@ -140,31 +140,31 @@ class _StoredPairing(NamedTuple):
     games: int  # in the run
 
 
-def _add_or_extend(
-    archive: Archive, parts: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
+def _add_or_extend_runs(
+    archive: Archive, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
     """Add the games of parts that have one event, date and opening, each to the run that has its first games."""
-    spec = _build_run_spec(parts, rules)
+    spec = _build_run_spec(blocks, rules)
     if (
         archive.find_run(compute_run_id(spec)) is not None
     ):  # also if its import was interrupted before all players had games
-        yield _add_run(archive, parts, spec, code, command)
+        yield _add_run(archive, blocks, spec, code, command)
         return
-    known = [_find_stored_pairing(archive, part, rules) for part in parts]
+    known = [_find_stored_pairing(archive, part, rules) for part in blocks]
     for record in {found.record.run_id: found.record for found in known if found}.values():
         of_run = [
-            part for part, found in zip(parts, known, strict=True) if found and found.record.run_id == record.run_id
+            part for part, found in zip(blocks, known, strict=True) if found and found.record.run_id == record.run_id
         ]
         yield _extend_run(archive, record, of_run, rules)
-    new = [part for part, found in zip(parts, known, strict=True) if not found]
+    new = [part for part, found in zip(blocks, known, strict=True) if not found]
     if new:
         yield _add_run(archive, new, _build_run_spec(new, rules), code, command)
 
 
-def _find_stored_pairing(archive: Archive, part: ImportBlock, rules: Rules) -> _StoredPairing | None:
+def _find_stored_pairing(archive: Archive, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
     """The pairing with the most games of which the games of a part are a continuation or a beginning."""
-    heading = part.heading
-    text = format_games(heading, part.games)
+    heading = block.heading
+    text = format_games(heading, block.games)
     found = []
     for record in archive.load_runs():
         source = record.spec.get(IMPORTED_KEY)
@@ -174,13 +174,13 @@ def _find_stored_pairing(archive: Archive, part: ImportBlock, rules: Rules) -> _
             continue
         for pairing, labels in enumerate(record.pairings):
             if labels == (heading.agent_0, heading.agent_1):
-                stored, count = _read_pairing_text(archive, record.run_id, pairing, heading)
+                stored, count = _read_pairing_text_and_count(archive, record.run_id, pairing, heading)
                 if count and (text.startswith(stored) or stored.startswith(text)):
                     found.append(_StoredPairing(record, pairing, count))
     return max(found, key=lambda each: each.games, default=None)
 
 
-def _read_pairing_text(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
+def _read_pairing_text_and_count(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
     """The text of a pairing's games in the order in which they were imported, and their number."""
     found = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
     found = [games.select_rows(games.pairing == pairing) for games in found]
@@ -188,11 +188,11 @@ def _read_pairing_text(archive: Archive, run_id: str, pairing: int, heading: Hea
     return b"".join(texts), sum(len(games.game_id) for games in found)
 
 
-def _extend_run(archive: Archive, record: RunRecord, parts: list[ImportBlock], rules: Rules) -> ImportedRun:
+def _extend_run(archive: Archive, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
     """Add to a run the games of parts that it lacks."""
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
-        for part in parts:
+        for part in blocks:
             found = _find_stored_pairing(archive, part, rules)
             if found is None:
                 raise FailureError(
@@ -202,39 +202,39 @@ def _extend_run(archive: Archive, record: RunRecord, parts: list[ImportBlock], r
                 lacking.append((found.pairing, part.without_first(found.games)))
         held = archive.list_effective_ranges(record.run_id)
         added = _write_missing_games(archive, record, lacking, int(held.ends[-1]))
-    sizes = [len(part.numbers) for part in parts]
+    sizes = [len(part.numbers) for part in blocks]
     archive.write_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
-    return ImportedRun(record.run_id, parts[0].heading, sum(sizes), added)
+    return ImportedRun(record.run_id, blocks[0].heading, sum(sizes), added)
 
 
 def _add_run(
-    archive: Archive, parts: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
+    archive: Archive, blocks: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     run_id = compute_run_id(spec)
-    sizes = [len(part.numbers) for part in parts]
+    sizes = [len(part.numbers) for part in blocks]
     known = archive.find_run(run_id)
     number = known.number if known else archive.compute_next_run_number()
     record = known or RunRecord(run_id, spec, code, max(sizes), format_current_time(), command=command, number=number)
     if known is None:
         archive.write_run(record)
     with archive.lock_run(run_id, LOCK_SECONDS):
-        added = _write_missing_games(archive, record, [*enumerate(parts)])
+        added = _write_missing_games(archive, record, [*enumerate(blocks)])
     archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
-    return ImportedRun(run_id, parts[0].heading, sum(sizes), added)
+    return ImportedRun(run_id, blocks[0].heading, sum(sizes), added)
 
 
 def _write_missing_games(
-    archive: Archive, record: RunRecord, parts: Sequence[tuple[int, ImportBlock]], first: int = 0
+    archive: Archive, record: RunRecord, blocks_by_pairing: Sequence[tuple[int, ImportBlock]], first_unit: int = 0
 ) -> int:
     """Write what the archive lacks of games by pairing; how many it were.
 
-    They are numbered from ``first`` on in the order of the text, through all pairings. With imposed openings, pairs of
+    They are numbered from ``first_unit`` on in the order of the text, through all pairings. With imposed openings, pairs of
     the same number in different pairings share an opening, which imported games need not.
     """
-    if not parts:
+    if not blocks_by_pairing:
         return 0
-    every = [part for _, part in parts]
-    number = first + np.argsort(_sort_by_text_order(every))  # of each game, one part after the other
+    every = [part for _, part in blocks_by_pairing]
+    number = first_unit + np.argsort(_compute_text_order(every))  # of each game, one part after the other
     ends = np.cumsum([len(part.numbers) for part in every])
     games = merge_games(
         [
@@ -243,11 +243,11 @@ def _write_missing_games(
                 np.full(len(of_part), part.heading.opening, np.int8),
                 part.games,
             )
-            for (pairing, part), of_part in zip(parts, np.split(number, ends[:-1]), strict=True)
+            for (pairing, part), of_part in zip(blocks_by_pairing, np.split(number, ends[:-1]), strict=True)
         ]
     )
-    end = first + int(ends[-1])
-    lacking = archive.list_effective_ranges(record.run_id).list_gaps(end, first)
+    end = first_unit + int(ends[-1])
+    lacking = archive.list_effective_ranges(record.run_id).list_gaps(end, first_unit)
     for low, high in lacking:
         for span in ranges.split_into_files(low, high, end, FILE_GAMES):
             write_range(archive, record, span, games.select_units(record.unit_line, *span))
@@ -270,21 +270,21 @@ class WholeRun(NamedTuple):
         return len(self.games.game_id) // self.record.unit_line.games_a_pair
 
 
-def list_whole_runs(text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
+def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iterator[WholeRun]:
     """The runs whose records and games are all in a text, in the order in which they began.
 
     Raises ``RequestError`` for a record under a wrong id, and if the tags of a game contradict the record of its run.
     """
-    records = {record.run_id: record for record in text.records}
+    records = {record.run_id: record for record in parsed_text.records}
     for record in sorted(records.values(), key=lambda record: record.number):
         if record.run_id != compute_run_id(record.spec):
             raise RequestError(f"the record of run {record.run_id} describes run {compute_run_id(record.spec)}")
-        rows = np.flatnonzero(text.run == int(record.run_id, 16))
-        rows = rows[np.argsort(text.game_id[rows], kind="stable")]
-        if _has_all_games(record, text.game_id[rows]):
-            _check_tags(text, rows, record, rules)
-            opening = np.array([tags.opening for tags in text.distinct_tags], np.int8)[text.tags[rows]]
-            yield WholeRun(record, RangeGames(text.game_id[rows], opening, select_games(text.games, rows)), rows)
+        rows = np.flatnonzero(parsed_text.run == int(record.run_id, 16))
+        rows = rows[np.argsort(parsed_text.game_id[rows], kind="stable")]
+        if _has_all_games(record, parsed_text.game_id[rows]):
+            _check_tags(parsed_text, rows, record, rules)
+            opening = np.array([tags.opening for tags in parsed_text.distinct_tags], np.int8)[parsed_text.tags[rows]]
+            yield WholeRun(record, RangeGames(parsed_text.game_id[rows], opening, select_games(parsed_text.games, rows)), rows)
 
 
 def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
@@ -297,16 +297,16 @@ def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
     return len(game_id) == (int(line.compute_units(game_id).max()) + 1) * line.games_a_pair
 
 
-def _check_tags(text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rules: Mapping[str, Rules]) -> None:
+def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunRecord, rules: Mapping[str, Rules]) -> None:
     """Raise ``RequestError`` if the tags of a game are not those that the record of its run says."""
-    seatings = np.column_stack([text.tags[rows], text.game_id[rows] >> GAME_BITS, text.game_id[rows] & 1])
+    seatings = np.column_stack([parsed_text.tags[rows], parsed_text.game_id[rows] >> GAME_BITS, parsed_text.game_id[rows] & 1])
     found, first = np.unique(seatings, axis=0, return_index=True)
     for (at, pairing, game), row in zip(found.tolist(), first.tolist(), strict=True):
-        tags, labels = text.distinct_tags[at], record.pairings[pairing]
+        tags, labels = parsed_text.distinct_tags[at], record.pairings[pairing]
         said = tags.agent_0, tags.agent_1, tags.opening, rules[tags.rules]
         if said != (*(labels[::-1] if game else labels), record.spec["opening_plies"], record.rules):
             raise RequestError(
-                f"game {record.run_id} {text.game_id[rows[row]]}: its agents, opening or rules are not those of the "
+                f"game {record.run_id} {parsed_text.game_id[rows[row]]}: its agents, opening or rules are not those of the "
                 "record of its run: export the run again, or remove the line of the record to import single games"
             )
 

@@ -74,12 +74,12 @@ def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDAr
     prefixes = np.array([f"{common} {each}{named}".encode() for each in tags], "S")
     outcome = len(ENDINGS) * (games.winner.astype(np.intp) + 1) + games.ending
     ids = [] if game_id is None else [game_id.astype("S20"), np.full(len(game_id), b"]")]
-    return _concat_columns([prefixes[outcome], *ids, *_format_ply_columns(games), np.full(len(outcome), b"\n")])
+    return _concat_text_columns([prefixes[outcome], *ids, *_format_ply_columns(games), np.full(len(outcome), b"\n")])
 
 
 def format_plies(games: Games) -> list[str]:
     """[G] the plies of each game, separated by spaces."""
-    lines = _concat_columns([*_format_ply_columns(games), np.full(len(games.plies), b"\n")]).decode()
+    lines = _concat_text_columns([*_format_ply_columns(games), np.full(len(games.plies), b"\n")]).decode()
     return [line[1:] for line in lines.split("\n")[:-1]]
 
 
@@ -90,7 +90,7 @@ def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
     return [np.where(ply < games.plies, _PLY_TEXTS[numbers[ply]], b"") for ply in range(most)]
 
 
-def _concat_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
+def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
     """Columns of texts [G] row by row. NumPy fills texts up with zero bytes, which no label has."""
     found = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):
@@ -111,12 +111,12 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
         match = _TAG_PATTERN.match(text, at)
         if not match:
             raise RequestError(
-                f"{_format_value(text[at:].strip())} is not a tag: write [name=value], and \\] for a ] in a value"
+                f"{_quote_shortened(text[at:].strip())} is not a tag: write [name=value], and \\] for a ] in a value"
             )
         name, value = match[1], re.sub(r"\\(.)", r"\1", match[2])
         if name == GAME_TAG:
             raise RequestError(
-                f"tag {name!r}: {_format_value(value)} is not a run and a game's id, such as fd0da72c3fbb 555"
+                f"tag {name!r}: {_quote_shortened(value)} is not a run and a game's id, such as fd0da72c3fbb 555"
             )
         if name not in TAG_NAMES:
             raise RequestError(f"tag {name!r} is not known{describe_valid_names(name, TAG_NAMES)}")
@@ -127,11 +127,11 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
     return _build_tags(found, defaults)
 
 
-def check_label(what: str, value: str) -> str:
+def check_label(subject: str, value: str) -> str:
     """``value``, if it can be a label or the name of an event; else raises ``RequestError``."""
     if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE_PATTERN.fullmatch(value):
         raise RequestError(
-            f"{what}: {_format_value(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters"
+            f"{subject}: {_quote_shortened(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters"
         )
     return value
 
@@ -141,20 +141,20 @@ def _build_tags(found: Mapping[str, str], defaults: Tags) -> Tags:
     if "result" in found:
         if found["result"] not in WINNERS_BY_RESULT:
             raise RequestError(
-                f"tag 'result': {_format_value(found['result'])} is not one of {', '.join(WINNERS_BY_RESULT)}"
+                f"tag 'result': {_quote_shortened(found['result'])} is not one of {', '.join(WINNERS_BY_RESULT)}"
             )
         values["winner"] = WINNERS_BY_RESULT[found["result"]]
     if "ending" in found:
         ending = found["ending"]
         if ending not in ENDINGS:
             raise RequestError(
-                f"tag 'ending': {_format_value(ending)} is not known{describe_valid_names(ending, ENDINGS)}"
+                f"tag 'ending': {_quote_shortened(ending)} is not known{describe_valid_names(ending, ENDINGS)}"
             )
         values["ending"] = ENDINGS.index(ending)
     if "opening" in found:
         if not re.fullmatch("[0-9]{1,2}", found["opening"]) or int(found["opening"]) > PIECES:
             raise RequestError(
-                f"tag 'opening': {_format_value(found['opening'])} is not a number of plies, 0 to {PIECES}"
+                f"tag 'opening': {_quote_shortened(found['opening'])} is not a number of plies, 0 to {PIECES}"
             )
         values["opening"] = int(found["opening"])
     if "date" in found:
@@ -169,7 +169,7 @@ def check_date(text: str) -> None:
             return
     except ValueError:
         pass
-    raise RequestError(f"tag 'date': {_format_value(text)} is not a day such as 2026-11-21")
+    raise RequestError(f"tag 'date': {_quote_shortened(text)} is not a day such as 2026-11-21")
 
 
 def format_heading_tags(values: Mapping[str, str | int]) -> str:
@@ -187,18 +187,18 @@ def format_ending_tags(winner: int, ending: int) -> str:
     return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
 
-def find_outcome(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
-    """The winner and the ending of a game of ``plies`` plies; ``line_at`` is its first ply to finish a line, or -1.
+def find_winner_and_ending(tags: Tags, ply_count: int, line_ply: int) -> tuple[int, int]:
+    """The winner and the ending of a game of ``ply_count`` plies; ``line_ply`` is its first ply to finish a line, or -1.
 
     Raises ``RequestError`` if the game goes on after a line, contradicts its tags, or stops without a result.
     """
-    if 0 <= line_at < plies - 1:
-        raise RequestError(f"ply {line_at} finishes a line and the game goes on (ply {line_at + 1})")
-    if tags.opening > plies:
-        raise RequestError(f"tag 'opening': {tags.opening} plies were imposed, and the game has {plies}")
-    if line_at < 0 and plies < PIECES:
-        return _find_forfeit(tags, plies)
-    winner, ending = (plies & 1, 0) if line_at >= 0 else (NONE, 1)  # the seat of ply k is (k + 1) & 1
+    if 0 <= line_ply < ply_count - 1:
+        raise RequestError(f"ply {line_ply} finishes a line and the game goes on (ply {line_ply + 1})")
+    if tags.opening > ply_count:
+        raise RequestError(f"tag 'opening': {tags.opening} plies were imposed, and the game has {ply_count}")
+    if line_ply < 0 and ply_count < PIECES:
+        return _find_forfeit_outcome(tags, ply_count)
+    winner, ending = (ply_count & 1, 0) if line_ply >= 0 else (NONE, 1)  # the seat of ply k is (k + 1) & 1
     if tags.winner not in (None, winner):
         raise _contradiction_error("result", RESULTS_BY_WINNER[tags.winner or 0], RESULTS_BY_WINNER[winner])
     if tags.ending not in (None, ending):
@@ -206,21 +206,21 @@ def find_outcome(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
     return winner, ending
 
 
-def _contradiction_error(name: str, value: str, found: str) -> RequestError:
-    return RequestError(f"tag {name!r}: {value} contradicts the plies, which say {found}")
+def _contradiction_error(name: str, value: str, actual_value: str) -> RequestError:
+    return RequestError(f"tag {name!r}: {value} contradicts the plies, which say {actual_value}")
 
 
-def _find_forfeit(tags: Tags, plies: int) -> tuple[int, int]:
+def _find_forfeit_outcome(tags: Tags, ply_count: int) -> tuple[int, int]:
     if tags.winner is None:
         raise RequestError(
-            f"the game is not over after {plies} plies and has no tag 'result': add [result=1-0] or [result=0-1] if "
+            f"the game is not over after {ply_count} plies and has no tag 'result': add [result=1-0] or [result=0-1] if "
             "a player gave up"
         )
     if tags.winner == NONE:
-        raise RequestError(f"tag 'result': 1/2-1/2 after {plies} plies: a game is drawn on a full board only")
+        raise RequestError(f"tag 'result': 1/2-1/2 after {ply_count} plies: a game is drawn on a full board only")
     ending = FORFEIT_RESIGNED if tags.ending is None else tags.ending
     if ending < FORFEIT_ILLEGAL:
-        raise RequestError(f"tag 'ending': {ENDINGS[ending]} contradicts the plies: the game is not over after {plies}")
+        raise RequestError(f"tag 'ending': {ENDINGS[ending]} contradicts the plies: the game is not over after {ply_count}")
     return tags.winner, ending
 
 
@@ -229,7 +229,7 @@ def _format_tag(name: str, value: str) -> str:
     return f"[{name}={escaped}]"
 
 
-def _format_value(text: str) -> str:
+def _quote_shortened(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
@@ -268,7 +268,7 @@ class ParsedText(NamedTuple):
     run: NDArray[np.int64]  # [G] the run of the game, its id as a number; -1: not given
     game_id: NDArray[np.int64]  # [G] in that run
     records: list[RunRecord]
-    bad: list[BadLine]
+    bad_lines: list[BadLine]
 
     def select(self, rows: NDArray[np.bool_]) -> ParsedText:
         """The games of a mask [G]."""
@@ -277,23 +277,23 @@ class ParsedText(NamedTuple):
         )
 
 
-def parse_games(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> ParsedText:
+def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
     """The games of a text, one a line. Empty lines and lines that begin with # are skipped.
 
-    A line that begins with { is the record of a run. ``defaults`` has the tags that a line leaves out. ``rules_of``
+    A line that begins with { is the record of a run. ``defaults`` has the tags that a line leaves out. ``find_rules``
     returns rules by name or raises ``RequestError``.
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
     found: dict[bytes, int] = {}
     records, bad = _parse_records(content)
     lines = _find_game_lines(content, found)
-    parsed = [_parse_line_tags(prefix, defaults, rules_of) for prefix in found]
+    parsed = [_parse_line_tags(prefix, defaults, find_rules) for prefix in found]
     games = Games.zeros(len(lines.number))
     unreadable = parse_plies(np.frombuffer(content or b" ", np.uint8), lines.start, lines.end, games)
     reasons: dict[int, str] = {}
     for game in np.flatnonzero(unreadable).tolist():
-        reasons[game] = _find_parse_error(content[lines.start[game] : lines.end[game]].strip())
-    reasons |= _set_outcomes(games, lines.tags, parsed, unreadable)
+        reasons[game] = _describe_parse_error(content[lines.start[game] : lines.end[game]].strip())
+    reasons |= _set_outcomes_and_list_errors(games, lines.tags, parsed, unreadable)
     bad += [BadLine(int(lines.number[game]), reason) for game, reason in reasons.items()]
     good = np.ones(len(lines.number), np.bool_)
     good[list(reasons)] = False
@@ -313,8 +313,8 @@ def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
     return records, bad
 
 
-def _find_game_lines(content: bytes, found: dict[bytes, int]) -> GameLines:
-    """Where games are in a text. Adds each distinct prefix (the tags of a line) to ``found`` with its index."""
+def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:
+    """Where games are in a text. Adds each distinct prefix (the tags of a line) to ``prefix_indices`` with its index."""
     rows: list[tuple[int, ...]] = []
     start = 0
     for number, line in enumerate(content.split(b"\n"), 1):
@@ -323,23 +323,23 @@ def _find_game_lines(content: bytes, found: dict[bytes, int]) -> GameLines:
             prefix, run, game = line[:size], -1, 0
             if named := _GAME_TAG_PATTERN.search(prefix):
                 prefix, run, game = prefix[: named.start()] + prefix[named.end() :], int(named[1], 16), int(named[2])
-            rows.append((number, start + size, start + len(line), found.setdefault(prefix, len(found)), run, game))
+            rows.append((number, start + size, start + len(line), prefix_indices.setdefault(prefix, len(prefix_indices)), run, game))
         start += len(line) + 1
     return GameLines(*np.array(rows, np.int64).reshape(-1, len(GameLines._fields)).T.copy())
 
 
-def _parse_line_tags(prefix: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:
+def _parse_line_tags(prefix: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:
     """The tags of a line and their rules, or the error in them."""
     try:
         tags = parse_tags(prefix.decode(), defaults)
-        return tags, rules_of(tags.rules)
+        return tags, find_rules(tags.rules)
     except UnicodeDecodeError as error:
         return f"byte {error.start} of the line is not UTF-8: save the file as UTF-8"
     except RequestError as error:
         return str(error)
 
 
-def _find_parse_error(plies: bytes) -> str:
+def _describe_parse_error(plies: bytes) -> str:
     try:
         parse_game(plies.decode("utf-8", errors="replace"))
     except RequestError as error:
@@ -347,7 +347,7 @@ def _find_parse_error(plies: bytes) -> str:
     return "it holds a character that cannot be part of a game: separate the plies by spaces"
 
 
-def _set_outcomes(
+def _set_outcomes_and_list_errors(
     games: Games, tags: NDArray[np.int64], parsed: list[tuple[Tags, Rules] | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
     """Set winner and ending of each readable game by the rules. Returns the errors by game, also those in tags."""
@@ -363,7 +363,7 @@ def _set_outcomes(
         for number, (plies, line) in enumerate(divmod(value, 2 * PIECES) for value in kinds.tolist()):
             same = rows[kind == number]
             try:
-                games.winner[same], games.ending[same] = find_outcome(entry[0], plies, line - 1)
+                games.winner[same], games.ending[same] = find_winner_and_ending(entry[0], plies, line - 1)
             except RequestError as error:
                 reasons |= dict.fromkeys(same.tolist(), str(error))
     return reasons
@@ -413,11 +413,11 @@ def parse_plies(
 
 
 @kernel()
-def find_first_line_plies(games: Games, which: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
-    """[W] the first ply that finishes a line in each of the games ``which`` [W], -1 for none."""
-    found = np.full(which.shape[0], -1, np.int64)
-    for i in range(which.shape[0]):
-        game = which[i]
+def find_first_line_plies(games: Games, game_indices: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
+    """[W] the first ply that finishes a line in each of the games ``game_indices`` [W], -1 for none."""
+    found = np.full(game_indices.shape[0], -1, np.int64)
+    for i in range(game_indices.shape[0]):
+        game = game_indices[i]
         lanes, occupied = uint64(0), int64(0)
         for ply in range(games.plies[game]):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])

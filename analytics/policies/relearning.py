@@ -16,7 +16,7 @@ import polars as pl
 
 from agents.base.agent import Knowledge
 from agents.base.player import KernelPlayer
-from agents.learning.learner import Learner, TrainingGames, update_from_games
+from agents.learning.learner import Learner, TrainingGames, update_until_full
 from analytics.questions.selection import find_pair_slice
 from analytics.store.archive import Archive, check_record_format
 from analytics.store.range_files import read_games, read_rows
@@ -39,11 +39,11 @@ class LearnerState:
         end = len(games.plies) if end is None else end
         update, rules = self.learner.load_update(), self.rules.tables
         while start < end:
-            start, room = update_from_games(update, rules, self.player.agent, training_games, (start, end), games)
+            start, room = update_until_full(update, rules, self.player.agent, training_games, (start, end), games)
             if not room:
-                self.grow()
+                self.enlarge_knowledge()
 
-    def grow(self) -> None:
+    def enlarge_knowledge(self) -> None:
         """Make room for more, after an update has returned that there is none."""
         self._set_knowledge(self.learner.enlarge(self.knowledge))
 
@@ -64,7 +64,7 @@ class LoggedTraining(NamedTuple):
         """The learner's label."""
         return self.record.labels[self.learner]
 
-    def select_games(self, first_pair: int) -> TrainingGames:
+    def build_training_games(self, first_pair: int) -> TrainingGames:
         """The games of the pairs from ``first_pair`` on."""
         return TrainingGames(
             run_id_to_stream_key(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
@@ -80,20 +80,20 @@ def find_training(archive: Archive, run_id: str) -> LoggedTraining:
     return LoggedTraining(record, int(learner), list(record.spec["pairings"][0]).index(learner))
 
 
-def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None = None) -> Knowledge:
-    """The knowledge of ``learner`` after the first ``games`` games of a training, or all: the bytes it had then.
+def relearn_knowledge(archive: Archive, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
+    """The knowledge of ``learner`` after the first ``game_count`` games of a training, or all: the bytes it had then.
 
     One file of games is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks
     some of these games, ``FailureError`` for a damaged file.
     """
     training = find_training(archive, run_id)
     state, games_per_pair = LearnerState(learner, training.record.rules), training.record.unit_line.games_a_pair
-    pairs = archive.list_effective_ranges(run_id).units if games is None else games // games_per_pair
+    pairs = archive.list_effective_ranges(run_id).units if game_count is None else game_count // games_per_pair
     reached = 0
-    for first_pair, played in read_pairs(archive, run_id, 0, pairs):
+    for first_pair, played in read_pair_blocks(archive, run_id, 0, pairs):
         if first_pair != reached:
             break
-        state.learn(played, training.select_games(first_pair))
+        state.learn(played, training.build_training_games(first_pair))
         reached += len(played.plies) // games_per_pair
     if reached != pairs:
         raise RequestError(
@@ -103,7 +103,7 @@ def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None =
     return state.knowledge
 
 
-def read_pairs(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
+def read_pair_blocks(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
     """The games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
 
     Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
@@ -118,10 +118,10 @@ def read_pairs(archive: Archive, run_id: str, first_pair: int, end_pair: int) ->
 CURVE_BLOCK = 1000  # games of a row, as study B drew it
 
 
-def compute_learning_curve(archive: Archive, run_id: str, games: int, block: int = CURVE_BLOCK) -> pl.DataFrame:
-    """A row for each ``block`` of the first ``games`` games of a training, in their order; the last may have fewer.
+def compute_learning_curve(archive: Archive, run_id: str, game_count: int, block_games: int = CURVE_BLOCK) -> pl.DataFrame:
+    """A row for each ``block_games`` of the first ``game_count`` games of a training, in their order; the last may have fewer.
 
-    ``first_game`` (from 0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
+    ``first_game`` (from 0), ``game_count``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
     Raises ``RequestError`` for a run in which no agent learned.
     """
     training = find_training(archive, run_id)
@@ -134,8 +134,8 @@ def compute_learning_curve(archive: Archive, run_id: str, games: int, block: int
         return pl.DataFrame(schema=CURVE_SCHEMA)
     return (
         pl.concat(rows)
-        .filter(pl.col("number") < games)
-        .group_by(first_game=pl.col("number") // block * block)
+        .filter(pl.col("number") < game_count)
+        .group_by(first_game=pl.col("number") // block_games * block_games)
         .agg(games=pl.len(), wins=(pl.col("winner") == pl.col("seat")).sum(), draws=(pl.col("winner") == -1).sum())
         .with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
         .with_columns(win_rate=pl.col("wins") / pl.col("games"))

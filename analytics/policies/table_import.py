@@ -96,8 +96,8 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
     """The policy of a table. Raises ``RequestError`` for a value that cannot be, with the number of its row from 1."""
     values = _parse_values(frame, options.scale)
     batch = _parse_positions(frame, options.rules)
-    cells = _parse_numbers(frame[CELL], CELLS, parse_cell)
-    gifts = _parse_numbers(frame[GIFT], PIECES, parse_piece)
+    cells = _parse_cells_or_pieces(frame[CELL], CELLS, parse_cell)
+    gifts = _parse_cells_or_pieces(frame[GIFT], PIECES, parse_piece)
     winning = BatchView(batch, options.rules).winning_cells()
     wins = np.take_along_axis(winning, np.maximum(cells, 0)[:, None], axis=1)[:, 0] & (cells != NONE)
     _check_turns(batch, cells, gifts, wins, options.rules)
@@ -109,7 +109,7 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
     after = chosen.with_turns(cells[read], gifts[read]).packed
     forms = canonical_forms(after.lanes, after.occupied, after.hand, build_symmetries(options.rules))
     groups = _AfterstateGroups(*forms, values[read])
-    example = _describe_conflict(groups, read, frame, cells, gifts)
+    example = _describe_worst_conflict(groups, read, frame, cells, gifts)
     if example and options.conflicts == "refuse":
         raise RequestError(
             f"{groups.conflicts:,} turns have different values, up to symmetry; {example}: conflicts=mean takes their "
@@ -125,11 +125,11 @@ class _AfterstateGroups:
         signed, masks = lanes.view(np.int64), occupied.astype(np.int32)
         self.order = np.lexsort((np.arange(len(values)), masks, signed))  # rows of one afterstate in the file's order
         sorted_lanes, sorted_masks = signed[self.order], masks[self.order]
-        self.first = np.flatnonzero(mark_group_starts(sorted_lanes, sorted_masks))
-        self.lanes, self.occupied = sorted_lanes[self.first], sorted_masks[self.first]
+        self.starts = np.flatnonzero(mark_group_starts(sorted_lanes, sorted_masks))
+        self.lanes, self.occupied = sorted_lanes[self.starts], sorted_masks[self.starts]
         self.values = values[self.order]
-        self.counts = np.diff(np.append(self.first, len(values)))
-        self.spread = np.maximum.reduceat(self.values, self.first) - np.minimum.reduceat(self.values, self.first)
+        self.counts = np.diff(np.append(self.starts, len(values)))
+        self.spread = np.maximum.reduceat(self.values, self.starts) - np.minimum.reduceat(self.values, self.starts)
 
     @property
     def conflicts(self) -> int:
@@ -138,10 +138,10 @@ class _AfterstateGroups:
 
     def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
         """The value of each afterstate."""
-        firsts = self.values[self.first]
+        firsts = self.values[self.starts]
         if conflicts != "mean":
             return firsts
-        means = np.add.reduceat(self.values, self.first) / self.counts
+        means = np.add.reduceat(self.values, self.starts) / self.counts
         return np.where(self.spread > TOLERANCE, means, firsts)
 
 
@@ -153,9 +153,9 @@ def _build_policy(groups: _AfterstateGroups, options: ImportOptions) -> Policy:
     return Policy(options.kind, table=columns)
 
 
-def _describe_conflict(
+def _describe_worst_conflict(
     groups: _AfterstateGroups,
-    read: NDArray[np.int64],
+    row_numbers: NDArray[np.int64],
     frame: pl.DataFrame,
     cells: NDArray[np.int64],
     gifts: NDArray[np.int64],
@@ -164,12 +164,12 @@ def _describe_conflict(
     if not groups.conflicts:
         return ""
     group = int(np.argmax(groups.spread))
-    start = groups.first[group]
+    start = groups.starts[group]
     rows = slice(start, start + groups.counts[group])
     extremes = sorted((int(np.argmax(groups.values[rows])), int(np.argmin(groups.values[rows]))))
     texts = []
     for each in extremes:
-        row = int(read[groups.order[rows][each]])
+        row = int(row_numbers[groups.order[rows][each]])
         cell = "" if cells[row] == NONE else f" {format_cell(int(cells[row]))}"
         turn = f"{frame.item(row, 0)}:{cell} {format_piece(int(gifts[row]))}"
         texts.append(f"row {row + 1} ({turn}) has {groups.values[rows][each]:g}")
@@ -234,7 +234,7 @@ def _parse_plies(text: str) -> Position:
     return position_from_plies(plies, hand)
 
 
-def _check_unfinished(batch: Batch, rules: Rules, row_of: Any) -> None:
+def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
     """Raises ``RequestError`` for a board on which a line is finished."""
     finished = np.zeros(len(batch.lanes), np.bool_)
     for line in rules.lines:
@@ -246,12 +246,12 @@ def _check_unfinished(batch: Batch, rules: Rules, row_of: Any) -> None:
     if finished.any():
         number = int(np.argmax(finished))
         raise RequestError(
-            f"row {row_of(number) + 1}: a line is finished in {format_position(batch.position(number))} under rules "
+            f"row {find_row(number) + 1}: a line is finished in {format_position(batch.position(number))} under rules "
             f"'{rules.name}', so there is no turn"
         )
 
 
-def _parse_numbers(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
+def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
     """A column of cells or pieces, as numbers or texts: [rows] int64, NONE where there is none."""
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()
@@ -296,8 +296,8 @@ def _check_turns(
     )
 
 
-def _check_rows(wrong: NDArray[np.bool_], reason: Any) -> None:
-    """Raises ``RequestError`` with the reason for the first row where ``wrong``."""
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise RequestError(f"row {row + 1}: {reason(row)}")
+def _check_rows(is_wrong: NDArray[np.bool_], describe_row: Any) -> None:
+    """Raises ``RequestError`` with the reason for the first row where ``is_wrong``."""
+    if is_wrong.any():
+        row = int(np.argmax(is_wrong))
+        raise RequestError(f"row {row + 1}: {describe_row(row)}")

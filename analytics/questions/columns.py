@@ -51,7 +51,7 @@ class ResultColumn(NamedTuple):
 
     heading: str
     texts: Sequence[Any]  # of a page: cells with links and colours, too
-    right: bool = True  # numbers
+    right_aligned: bool = True  # numbers
     drop_priority: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
 
     @property
@@ -80,7 +80,7 @@ class Table:
     @property
     def markdown(self) -> str:
         """The table in Markdown, without its title."""
-        sides = "|".join("---:" if each.right else "---" for each in self.columns)
+        sides = "|".join("---:" if each.right_aligned else "---" for each in self.columns)
         head, *rows = (f"| {' | '.join(row)} |" for row in ([each.heading for each in self.columns], *self.rows))
         return "\n".join([head, f"|{sides}|", *rows])
 
@@ -96,9 +96,9 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
 
 
-def format_pace(number: float, seconds: float) -> str:
-    """Format how many of ``number`` things there were a second; a dash if the clock stood still meanwhile."""
-    return f"{number / seconds:,.0f}" if seconds > 0 else MISSING
+def format_pace(count: float, seconds: float) -> str:
+    """Format how many of ``count`` things there were a second; a dash if the clock stood still meanwhile."""
+    return f"{count / seconds:,.0f}" if seconds > 0 else MISSING
 
 
 def format_percent(share: float) -> str:
@@ -183,14 +183,14 @@ def format_signed(value: float, digits: int) -> str:
     return text if text.strip(f"+0.{MINUS}") else text[1:]
 
 
-def format_noun(count: int, noun: str, nouns: str = "") -> str:
+def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
     """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}" if count else f"no {nouns or f'{noun}s'}"
 
 
-def format_interval(low: float, high: float, form: Callable[[float], str] = format_percent) -> str:
+def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:
     """An interval by its two ends. If the ends may be negative, a word stands between them, not a dash."""
-    return f"{form(low)} to {form(high)}" if form is format_elo else f"{form(low)}–{form(high)}"  # noqa: RUF001
+    return f"{format_value(low)} to {format_value(high)}" if format_value is format_elo else f"{format_value(low)}–{format_value(high)}"  # noqa: RUF001
 
 
 # Quantities.
@@ -277,71 +277,71 @@ def format_quantity_heading(name: str) -> str:
 
 def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
     """A column of texts, or of a page's cells."""
-    return ResultColumn(heading, [*texts], right=False)
+    return ResultColumn(heading, [*texts], right_aligned=False)
 
 
 def number_column(
-    heading: str, values: Iterable[Any], form: Callable[[Any], str] = format_count, spare: int = 0
+    heading: str, values: Iterable[Any], format_value: Callable[[Any], str] = format_count, drop_priority: int = 0
 ) -> ResultColumn:
-    """A column of numbers, each written by ``form``."""
-    return ResultColumn(heading, [MISSING if value is None else form(value) for value in values], drop_priority=spare)
+    """A column of numbers, each written by ``format_value``."""
+    return ResultColumn(heading, [MISSING if value is None else format_value(value) for value in values], drop_priority=drop_priority)
 
 
 def interval_column(
     lows: Iterable[float | None],
     highs: Iterable[float | None],
-    form: Callable[[float], str] = format_percent,
-    spare: int = 0,
+    format_value: Callable[[float], str] = format_percent,
+    drop_priority: int = 0,
 ) -> ResultColumn:
     """A column of 95 % intervals."""
     ends = zip(lows, highs, strict=True)
-    texts = [MISSING if low is None or high is None else format_interval(low, high, form) for low, high in ends]
-    return ResultColumn("95 % interval", texts, drop_priority=spare)
+    texts = [MISSING if low is None or high is None else format_interval(low, high, format_value) for low, high in ends]
+    return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
 
 
-def ranking_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
+def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
     """The columns of ranks and agents, best first; without ``ranks`` the rows are numbered."""
     return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
 def link_column(
-    heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right: bool = False
+    heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:
     """A column of texts that lead to addresses."""
     cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
-    return ResultColumn(heading, cells, right)
+    return ResultColumn(heading, cells, right_aligned)
 
 
-def property_columns(values: Mapping[str, str], code: Collection[str] = ()) -> list[ResultColumn]:
-    """The columns of names and their values; those under the names in ``code`` are set as code in pages."""
-    texts = [Cell(value, code=True) if name in code else value for name, value in values.items()]
-    return [text_column("property", values), text_column("value", texts)]
+def property_columns(properties: Mapping[str, str], code_names: Collection[str] = ()) -> list[ResultColumn]:
+    """The columns of names and their values; those under the names in ``code_names`` are set as code in pages."""
+    texts = [Cell(value, code=True) if name in code_names else value for name, value in properties.items()]
+    return [text_column("property", properties), text_column("value", texts)]
 
 
 # Results.
 
 
-def standing_columns(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
+def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
     """Agents by score, without their names. ``frame`` is that of ``analytics.questions.pairings.Crosstable``."""
     return [
         number_column("score", frame["score"], format_percent),
-        *([interval_column(frame["low"], frame["high"], spare=1)] if with_intervals else []),
-        number_column("games", frame["games"], spare=2),
-        *_share_columns(frame),
-        *([number_column("forfeits", frame["forfeits"], spare=3)] if frame["forfeits"].sum() else []),
+        *([interval_column(frame["low"], frame["high"], drop_priority=1)] if with_intervals else []),
+        number_column("games", frame["games"], drop_priority=2),
+        *_result_share_columns(frame),
+        *([number_column("forfeits", frame["forfeits"], drop_priority=3)] if frame["forfeits"].sum() else []),
     ]
 
 
 MAX_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
 
 
-def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Return the score of each agent (row) against the first ``MAX_OPPONENTS`` of them (columns).
 
     ``frame`` is as for ``standing_columns``.
     """
     return [
-        _opponent_column(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, spare)
+        _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, spare)
         for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 
@@ -352,21 +352,21 @@ def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ``frame`` is as for ``rating_columns``.
     """
     return [
-        _opponent_column(f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], format_percent_tenths, spare)
+        _column_with_diagonal(f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], format_percent_tenths, spare)
         for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 
 
-def _opponent_column(
+def _column_with_diagonal(
     heading: str,
-    agent: str,
-    agents: Iterable[str],
+    column_agent: str,
+    row_agents: Iterable[str],
     values: Iterable[float | None],
-    form: Callable[[float], str],
-    spare: int,
+    format_value: Callable[[float], str],
+    drop_priority: int,
 ) -> ResultColumn:
-    shown = number_column(heading, values, form, spare)
-    texts = [DIAGONAL if each == agent else text for each, text in zip(agents, shown.texts, strict=True)]
+    shown = number_column(heading, values, format_value, drop_priority)
+    texts = [DIAGONAL if each == column_agent else text for each, text in zip(row_agents, shown.texts, strict=True)]
     return shown._replace(texts=texts)
 
 
@@ -375,17 +375,17 @@ def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[Resul
     forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
     scores = [
         number_column("score", frame["score"], format_percent),
-        interval_column(frame["score_low"], frame["score_high"], spare=1),
+        interval_column(frame["score_low"], frame["score_high"], drop_priority=1),
     ]
     return [
         text_column("first", frame["first"]),
         *([number_column("its seat", frame["seat"])] if "seat" in frame.columns else []),
         text_column("second", frame["second"]),
-        number_column("games", frame["games"], spare=2),
+        number_column("games", frame["games"], drop_priority=2),
         *(scores if with_scores else []),
         number_column("win", frame["win_rate"], format_percent),
-        interval_column(frame["win_rate_low"], frame["win_rate_high"], spare=3),
-        *_share_columns(frame)[1:],
+        interval_column(frame["win_rate_low"], frame["win_rate_high"], drop_priority=3),
+        *_result_share_columns(frame)[1:],
         *(
             [ResultColumn("forfeits", [f"{one:,} : {two:,}" for one, two in forfeits.iter_rows()], drop_priority=1)]
             if sum(map(sum, forfeits.iter_rows()))
@@ -394,7 +394,7 @@ def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[Resul
     ]
 
 
-def _share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def _result_share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """The shares of games won, drawn and lost."""
     kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
     return [
@@ -402,13 +402,13 @@ def _share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
-def describe_seats(mover_chooses: bool) -> str:
+def describe_seat_roles(mover_chooses: bool) -> str:
     """The sentence below a table with columns by seat."""
     zero, one = SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES
     return f"Seat 0 {zero}, seat 1 {one}."
 
 
-def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def rating_columns_without_agents(frame: pl.DataFrame) -> list[ResultColumn]:
     """Ratings, without the names of the agents. ``frame`` is that of ``analytics.questions.ratings.Ratings``."""
     return [
         ResultColumn("Elo", ["?" if rating is None else format_elo(rating) for rating in frame["elo"]]),
@@ -417,7 +417,7 @@ def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:
             [_format_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()],
             drop_priority=1,
         ),
-        number_column("games", frame["games"], spare=2),
+        number_column("games", frame["games"], drop_priority=2),
         *([number_column("group", frame["group"] + 1)] if frame["group"].n_unique() > 1 else []),
     ]
 
@@ -428,7 +428,7 @@ def _format_elo_interval(rating: float | None, low: float | None, high: float | 
     return "not sampled" if low is None or high is None else format_interval(low, high, format_elo)
 
 
-def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Regret and blunders, by ply if they are apart. ``frame`` is that of ``analytics.questions.mistakes``."""
     by_ply = frame["ply"].null_count() < len(frame)
     return [
@@ -437,9 +437,9 @@ def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
         *([number_column("ply", frame["ply"])] if by_ply else []),
         number_column("decisions", frame["decisions"]),
         number_column("mean regret", frame["regret"], format_half_points),
-        interval_column(frame["regret_low"], frame["regret_high"], format_half_points, spare=1),
+        interval_column(frame["regret_low"], frame["regret_high"], format_half_points, drop_priority=1),
         number_column("blunders, %", frame["blunders"], format_percent),
-        interval_column(frame["blunders_low"], frame["blunders_high"], spare=2),
+        interval_column(frame["blunders_low"], frame["blunders_high"], drop_priority=2),
     ]
 
 
@@ -447,12 +447,12 @@ def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Decisions in a position and their results. ``frame`` is that of ``analytics.questions.openings``."""
     names = [name for name in ("piece", "cell", "gift") if name in frame.columns]
     columns = [text_column(name, [value or "·" for value in frame[name]]) for name in names]
-    columns += [number_column("alike", frame["alike"], spare=2), number_column("games", frame["games"])]
-    columns.append(number_column("share", frame["share"], format_percent, spare=1))
+    columns += [number_column("alike", frame["alike"], drop_priority=2), number_column("games", frame["games"])]
+    columns.append(number_column("share", frame["share"], format_percent, drop_priority=1))
     columns.append(number_column("score", frame["score"], format_percent))
     for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
         columns.append(number_column(name, frame[f"{name}_rate"], format_percent, spare))
-        columns.append(interval_column(frame[f"{name}_low"], frame[f"{name}_high"], spare=spare + 3))
+        columns.append(interval_column(frame[f"{name}_low"], frame[f"{name}_high"], drop_priority=spare + 3))
     return columns
 
 
@@ -466,7 +466,7 @@ _NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"
 _HIDDEN_IN_CELLS = f"[{HIDDEN_CHARACTERS}--\n]"  # in Rust's syntax; line ends stay
 
 
-def escape_text(text: str) -> str:
+def escape_hidden_characters(text: str) -> str:
     """Return a text in which hidden characters are visible; line ends stay."""
     return escape_hidden(text, keep="\n")
 
@@ -490,7 +490,7 @@ def _escape_texts(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
     import polars as pl
 
     if texts.str.contains(_HIDDEN_IN_CELLS).any():
-        texts = texts.map_elements(escape_text, pl.String)
+        texts = texts.map_elements(escape_hidden_characters, pl.String)
     if not for_spreadsheet:
         return texts
     misread = texts.str.contains(f"{_FORMULA}|{_NUMERAL}")

@@ -30,7 +30,7 @@ def write_rows(form: str, rows: pl.LazyFrame, stop: Callable[[], None], out: Bin
 
 
 def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
-    out.write(format_text(rows.collect()))
+    out.write(format_text_table(rows.collect()))
 
 
 def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
@@ -94,7 +94,7 @@ def process_batches(
         raise errors[0]
 
 
-def format_text(frame: pl.DataFrame) -> bytes:
+def format_text_table(frame: pl.DataFrame) -> bytes:
     """The printed table, at full width."""
     return "".join(f"{line}\n" for line in render_plain_table(to_table(frame))).encode()
 

@@ -16,7 +16,7 @@ from analytics.questions.pairings import (
     SharedOpenings,
     build_agent_names,
     build_shared_openings,
-    find_shared_seeds,
+    find_shared_opening_seeds,
     load_results_by_run,
     pairings_frame,
     shared_openings_sql,
@@ -73,7 +73,7 @@ class HeadToHead:
 
 
 def split_by_seat(
-    found: Iterable[PairingResult], shared: SharedOpenings | None = None
+    results: Iterable[PairingResult], shared: SharedOpenings | None = None
 ) -> list[tuple[int, PairingResult]]:
     """Each result by seat of the first agent: the games in which it held seat 0, and those in seat 1, if any.
 
@@ -81,7 +81,7 @@ def split_by_seat(
     the two met again on the same openings (``shared``), the opening is the unit.
     """
     apart = []
-    for result in found:
+    for result in results:
         for seat in (0, 1):
             singles = [(0, 0, 0), (0, 0, 0)]
             singles[seat] = result.results_in_seat(seat)
@@ -94,7 +94,7 @@ def split_by_seat(
     return apart
 
 
-def compute_head_to_head(opened: OpenArchive, choice: GameFilter = ALL_GAMES) -> HeadToHead:
+def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAMES) -> HeadToHead:
     """The head-to-head results in the chosen games.
 
     Without a condition in SQL they come from tallies. Games are read only of runs in which several pairings played the
@@ -102,9 +102,9 @@ def compute_head_to_head(opened: OpenArchive, choice: GameFilter = ALL_GAMES) ->
     chosen game counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run, an invalid
     condition, and games under more than one set of rules; ``FailureError`` for damaged files.
     """
-    chosen, named, names, left_out = load_chosen_results(opened, choice)
-    shared = count_results_by_shared_openings(opened, choice.where, chosen, named)
-    merged = merge_results(named.values(), shared)
+    chosen, named, names, left_out = load_chosen_results(opened, game_filter)
+    shared = load_shared_openings(opened, game_filter.where, chosen, named)
+    merged = merge_results_by_agents(named.values(), shared)
     notes = [
         *names.notes,
         *_describe_warnings(chosen, merged, left_out),
@@ -154,36 +154,36 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
     return [f"not complete: {', '.join(named[:MAX_NAMED])}{more}; the same command plays the rest of a run"]
 
 
-def _select_runs_with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
+def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
     """The runs with chosen games, those of trainings too. Raises as ``compute_head_to_head`` does."""
     archive = opened.archive
     for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
         if len(archive.list_effective_ranges(run_id)):
             raise FailureError(f"run {run_id} has games and no record: restore its record")
     met = set(archive.list_run_ids())
-    if choice.where is not None:
-        met = {record.run_id for record in select_games(opened, choice.where).runs}
-    records = replace(choice, rules=None, trainings=True).select_runs(archive)
+    if game_filter.where is not None:
+        met = {record.run_id for record in select_games(opened, game_filter.where).runs}
+    records = replace(game_filter, rules=None, trainings=True).select_runs(archive)
     records = [
         record for record in records if record.run_id in met and len(archive.list_effective_ranges(record.run_id))
     ]
     if not records:
-        asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
+        asked = f" of run {', '.join(game_filter.runs)}" if game_filter.runs else ""
         raise RequestError(
             f"archive {archive.root} has no games{asked}: {archive.format_command('archive ls')} lists the runs"
         )
-    choice.check_rules(records)
-    return [record for record in records if choice.rules in (None, record.rules.name)]
+    game_filter.check_rules(records)
+    return [record for record in records if game_filter.rules in (None, record.rules.name)]
 
 
-def count_results_by_shared_openings(
-    opened: OpenArchive, where: str | None, records: Sequence[RunRecord], found: ResultsByPairing
+def load_shared_openings(
+    opened: OpenArchive, where: str | None, records: Sequence[RunRecord], results: ResultsByPairing
 ) -> SharedOpenings | None:
-    """The pairs of the results ``found`` that share openings with another result; None if there are none."""
-    seeds = find_shared_seeds(records, found)
+    """The pairs of the results ``results`` that share openings with another result; None if there are none."""
+    seeds = find_shared_opening_seeds(records, results)
     if not seeds:
         return None
-    agents = {key: (found[key].first, found[key].second) for key in seeds}
+    agents = {key: (results[key].first, results[key].second) for key in seeds}
     runs = {run_id for run_id, _ in seeds}
     chosen = [record for record in records if record.run_id in runs]
     frames = {"_sharing": shared_seeds_frame(seeds)}
@@ -227,7 +227,7 @@ def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRec
 
 def _query_games(
     opened: OpenArchive,
-    text: str,
+    query: str,
     where: str,
     records: Iterable[RunRecord],
     frames: Mapping[str, pl.DataFrame] | None = None,
@@ -236,35 +236,35 @@ def _query_games(
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     of_runs = run_condition_sql(record.run_id for record in records)
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
-    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)", None, **(frames or {}))
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query}\n)", None, **(frames or {}))
 
 
-def replace_labels(found: ResultsByPairing, records: Sequence[RunRecord]) -> tuple[ResultsByPairing, AgentNames]:
+def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> tuple[ResultsByPairing, AgentNames]:
     """The results with the names of ``build_agent_names`` instead of labels, and these names."""
     of_runs = {record.run_id: record for record in records}
     names = build_agent_names(
-        (of_runs[run_id], label) for (run_id, _), result in found.items() for label in (result.first, result.second)
+        (of_runs[run_id], label) for (run_id, _), result in results.items() for label in (result.first, result.second)
     )
     shown = {
         key: replace(result, first=names.find_name(key[0], result.first), second=names.find_name(key[0], result.second))
-        for key, result in found.items()
+        for key, result in results.items()
     }
     return shown, names
 
 
-def merge_results(found: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:
+def merge_results_by_agents(results: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:
     """One result for every two agents. The unit of variance is the pair if it is so in any of their results.
 
     Where the two played the same openings again, it is the opening.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
-    for result in found:
+    for result in results:
         here, there = (result.first, result.second), (result.second, result.first)
         known = merged.get(here) or merged.get(there)
         if known is None:
             merged[here] = replace(result, pairing=len(merged))
             continue
-        tally = result.tally if known.first == result.first else result.tally.swapped
+        tally = result.tally if known.first == result.first else result.tally.with_agents_swapped
         key = known.first, known.second
         merged[key] = replace(known, tally=known.tally + tally, by_pairs=known.by_pairs or result.by_pairs)
     return tuple(
@@ -276,13 +276,13 @@ def merge_results(found: Iterable[PairingResult], shared: SharedOpenings | None)
     )
 
 
-def _describe_warnings(records: Sequence[RunRecord], found: Sequence[PairingResult], trainings: int) -> list[str]:
+def _describe_warnings(records: Sequence[RunRecord], results: Sequence[PairingResult], training_count: int) -> list[str]:
     """Warnings: labels that stand for different agents, and games that are left out here or in ratings.
 
-    ``trainings`` is the number of runs of trainings that were left out.
+    ``training_count`` is the number of runs of trainings that were left out.
     """
     agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
-    met = {label for result in found for label in (result.first, result.second)}
+    met = {label for result in results for label in (result.first, result.second)}
     for record in records:
         for agent in record.spec["agents"]:
             described = json.dumps(dict(agent), sort_keys=True)
@@ -293,8 +293,8 @@ def _describe_warnings(records: Sequence[RunRecord], found: Sequence[PairingResu
         for label, kinds in ((label, list(kinds.values())) for label, kinds in sorted(agents.items()))
         if len(kinds) > 1 and label in met
     ]
-    alone = sum(result.games for result in found if result.first == result.second)
-    if trainings:
-        runs = "1 run of a training is" if trainings == 1 else f"{trainings:,} runs of trainings are"
+    alone = sum(result.games for result in results if result.first == result.second)
+    if training_count:
+        runs = "1 run of a training is" if training_count == 1 else f"{training_count:,} runs of trainings are"
         notes.append(f"{runs} left out: --trainings takes them in")
     return [*notes, *([f"{alone:,} games of agents against themselves say nothing about strength"] * bool(alone))]

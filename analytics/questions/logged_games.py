@@ -93,9 +93,9 @@ def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgement
     return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
 
 
-def is_fully_judged(game: ArchivedGame, judged: Judgements) -> bool:
+def is_fully_judged(game: ArchivedGame, judgements: Judgements) -> bool:
     """Whether every decision of a game that was free is judged."""
-    return all(key in judged for key in _list_free_decisions(game))
+    return all(key in judgements for key in _list_free_decisions(game))
 
 
 def count_free_decisions(game: ArchivedGame) -> int:
@@ -110,19 +110,19 @@ def _list_free_decisions(game: ArchivedGame) -> Iterator[tuple[int, str]]:
         yield ply, PLACEMENT
 
 
-def list_decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
+def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]:
     """All decisions of a game in the order of play."""
     found = []
     for ply, (piece, cell) in enumerate(game.plies):
         imposed, mover = ply < game.opening, (ply + 1) % 2
         if not game.record.rules.mover_chooses:
             giver = 1 - mover
-            gift = judged.get((ply, GIFT))
+            gift = judgements.get((ply, GIFT))
             found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
             choice = format_cell(cell)
         else:
             choice = f"{format_piece(piece)}@{format_cell(cell)}"
-        placed = judged.get((ply, PLACEMENT))
+        placed = judgements.get((ply, PLACEMENT))
         found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
     return found
 

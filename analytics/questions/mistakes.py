@@ -68,7 +68,7 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
     columns = "name, kind, of_ply, count(*) AS clusters"
     text = f"SELECT {columns}, {sums} FROM ({of_clusters}) GROUP BY ALL ORDER BY ALL"  # noqa: S608  (names of columns)
     found = archive.sql(text, judged=_build_agent_clusters(archive, names))
-    return pl.DataFrame(map(_summarise_row, found.iter_rows(named=True)), DECISION_SUMMARIES, orient="row")
+    return pl.DataFrame(map(_build_summary_row, found.iter_rows(named=True)), DECISION_SUMMARIES, orient="row")
 
 
 def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
@@ -85,16 +85,16 @@ def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFra
     return pl.DataFrame(rows, ("run_id", "agent", "name", "origin", "pair_bits"), orient="row")
 
 
-def _summarise_row(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
+def _build_summary_row(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
     regret, blunders = (
         ClusterSums(row["clusters"], row["n"], row[y], row["n * n"], row[f"n * {y}"], row[f"{y} * {y}"])
         for y in ("lost", "blunders")
     )
-    estimates = *mean_over_clusters(regret, most=2.0), *share_over_clusters(blunders)
+    estimates = *mean_over_clusters(regret, max_value=2.0), *share_over_clusters(blunders)
     return row["name"], row["kind"], row["of_ply"], row["n"], *estimates
 
 
-def find_judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
+def build_judged_agent_names(archive: OpenArchive, condition: str) -> AgentNames:
     """The names of the agents with decisions that meet a condition in SQL."""
     records = {record.run_id: record for record in archive.archive.load_runs()}
     pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
@@ -115,7 +115,7 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
     plies = read_ply_rows(archive, blunders.select("run_id", "game_id"))
     rules = {record.run_id: record.rules for record in archive.archive.load_runs()}
     parts = [
-        _add_positions(decisions, plies, rules[run_id])
+        _add_canonical_positions(decisions, plies, rules[run_id])
         for (run_id,), decisions in blunders.partition_by("run_id", maintain_order=True, as_dict=True).items()
     ]
     if not parts:
@@ -133,7 +133,7 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
     return [_build_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
 
 
-def _add_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Decisions of one run, with the rules' name and the canonical position as ``lanes`` and ``occupied``."""
     numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
     met = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_file_rows, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
@@ -84,14 +84,14 @@ def explore_position(
     position: str = EMPTY_BOARD,
     by: str | None = None,
     games: GameFilter = ALL_GAMES,
-    least: int = 1,
+    min_games: int = 1,
     imposed: bool = False,
-    samples: bool = True,
+    with_samples: bool = True,
     sort: str = SORT_ORDERS[0],
 ) -> pl.DataFrame:
     """The decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
 
-    ``games`` are those that count, whole runs. Rows of fewer than ``least`` games are left out. So are imposed
+    ``games`` are those that count, whole runs. Rows of fewer than ``min_games`` games are left out. So are imposed
     decisions, unless ``imposed``. ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a whole
     ``turn``, cell and gift (of the mover). On a board without a hand, placements and turns are those after every gift.
     Default: the next decision.
@@ -102,13 +102,13 @@ def explore_position(
     - ``alike``: the number of decisions that are equivalent by symmetry;
     - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` (of the player that decides);
     - their rates, each with Wilson's 95 % interval as if all games were independent;
-    - a sample: the game with the least ``run_id`` and ``game_id``. With ``samples`` its text is in ``sample``, turned
+    - a sample: the game with the least ``run_id`` and ``game_id``. With ``with_samples`` its text is in ``sample``, turned
       so that it passes through the position and the decision as they are written.
 
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
-    return run_openings_query(opened, OpeningsQuery(position, by, games, least, imposed, sort), samples).rows
+    return run_openings_query(opened, OpeningsQuery(position, by, games, min_games, imposed, sort), with_samples).rows
 
 
 def add_rules_name(position: str, rules: str | None) -> str:
@@ -123,29 +123,29 @@ def add_rules_name(position: str, rules: str | None) -> str:
     return " ".join([*fields[:2], rules])
 
 
-def run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> OpeningsResult:
+def run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool = True) -> OpeningsResult:
     """The answer of ``explore_position`` together with the position; raises the same errors."""
-    return opened.retry_if_file_missing(lambda: _run_openings_query(opened, asked, samples))
+    return opened.retry_if_file_missing(lambda: _run_openings_query(opened, query, with_samples))
 
 
-def _run_openings_query(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> OpeningsResult:
-    parsed, by, records = check_openings_query(opened.archive, asked)
+def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool) -> OpeningsResult:
+    parsed, by, records = parse_openings_query(opened.archive, query)
     rules = records[0].rules
     turns = list_canonical_turns(parsed, rules)
     found = _read_decisions(opened, records, parsed, turns)
-    chosen = _select_deciding_agent(found, records, by, asked.games)
-    counted = chosen if asked.imposed else chosen.filter(pl.col("imposed") == 0)
+    chosen = _select_decisions_by_agent(found, records, by, query.games)
+    counted = chosen if query.imposed else chosen.filter(pl.col("imposed") == 0)
     games = int(counted["games"].sum())
     text = format_position(parsed, rules.name)
     if not games:
-        raise RequestError(_describe_no_decisions(text, records, chosen, asked.games))
-    rows = _sum_decisions(opened.archive, counted, turns, by, records).filter(pl.col("games") >= asked.least)
+        raise RequestError(_describe_no_decisions(text, records, chosen, query.games))
+    rows = _sum_decisions(opened.archive, counted, turns, by, records).filter(pl.col("games") >= query.least)
     if rows.is_empty():
-        raise RequestError(f"no {by} was chosen at least {asked.least:,} times in {text} ({games:,} games)")
+        raise RequestError(f"no {by} was chosen at least {query.least:,} times in {text} ({games:,} games)")
     rows = _format_decisions(rows, by, rules, games)
-    if asked.sort != SORT_ORDERS[0]:  # by which they are sorted; equal ones stay as they are
-        rows = rows.sort(asked.sort, descending=asked.sort == "losses", maintain_order=True)
-    if samples:
+    if query.sort != SORT_ORDERS[0]:  # by which they are sorted; equal ones stay as they are
+        rows = rows.sort(query.sort, descending=query.sort == "losses", maintain_order=True)
+    if with_samples:
         rows = rows.with_columns(sample=pl.Series(_format_sample_games(opened, rows, parsed, rules), dtype=pl.String))
     return OpeningsResult(parsed, rules, by, games, rows)
 
@@ -195,39 +195,39 @@ def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
     return [ChoiceResult(choice, others[choice], *results) for choice, *results in rows.iter_rows()]
 
 
-def check_openings_query(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
+def parse_openings_query(archive: Archive, query: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
     """The checked question: position, kind of decision, and the runs that count. Reads no games.
 
     Raises ``RequestError`` for a question that no games could answer.
     """
-    parsed, rules_name = parse_position(asked.position)
-    if asked.sort not in SORT_ORDERS:
-        raise RequestError(f"sort {asked.sort!r} is not known{describe_valid_names(asked.sort, SORT_ORDERS)}")
-    if asked.games.where is not None:
-        raise RequestError(f"where={asked.games.where!r} chooses games, but decisions are counted by run: choose runs")
-    records = replace(asked.games, rules=rules_name).select_runs(archive)
+    parsed, rules_name = parse_position(query.position)
+    if query.sort not in SORT_ORDERS:
+        raise RequestError(f"sort {query.sort!r} is not known{describe_valid_names(query.sort, SORT_ORDERS)}")
+    if query.games.where is not None:
+        raise RequestError(f"where={query.games.where!r} chooses games, but decisions are counted by run: choose runs")
+    records = replace(query.games, rules=rules_name).select_runs(archive)
     if not records:
         raise RequestError(f"archive {archive.root} has no runs: {archive.format_command('archive ls')} lists them")
     check_single_rules(records)
-    return parsed, _check_decision_kind(parsed, records[0].rules, asked.by), records
+    return parsed, _find_decision_kind(parsed, records[0].rules, query.by), records
 
 
-def _check_decision_kind(position: Position, rules: Rules, by: str | None) -> str:
+def _find_decision_kind(position: Position, rules: Rules, requested_kind: str | None) -> str:
     """The kind of decision. Raises ``RequestError`` for a position without decisions, or without this kind."""
     text = format_position(position, rules.name)
-    if by is not None and by not in DECISION_KINDS:
-        raise RequestError(f"by {by!r} is not one of {', '.join(DECISION_KINDS)}")
+    if requested_kind is not None and requested_kind not in DECISION_KINDS:
+        raise RequestError(f"by {requested_kind!r} is not one of {', '.join(DECISION_KINDS)}")
     if position.occupied == ALL_CELLS or find_finished_lines(board(position), rules):
         raise RequestError(f"in {text} the game is over: no decision is left")
     if rules.mover_chooses:
         if position.hand != NONE:
             raise RequestError(f"by rules {rules.name!r} no piece is given: write {text.split()[0]} - {rules.name}")
-        if by == "gift":
+        if requested_kind == "gift":
             raise RequestError(f"by rules {rules.name!r} there are no gifts: ask by turn or by placement")
-        return by or "turn"
-    if by == "gift" and position.hand != NONE:
+        return requested_kind or "turn"
+    if requested_kind == "gift" and position.hand != NONE:
         raise RequestError(f"in {text} the gift is made: ask by turn or by placement, or write - for the hand")
-    return by or ("gift" if position.hand == NONE else "placement")
+    return requested_kind or ("gift" if position.hand == NONE else "placement")
 
 
 def _read_decisions(
@@ -242,7 +242,7 @@ def _read_decisions(
     where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
     files, rest = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
-        found, lacking = opened.files.list_derived_files(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
+        found, lacking = opened.files.list_derived_files_and_gaps(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
         files += found
         rest += [(record, each) for each in lacking]
     parts = [read_file_rows(opened, files, list(_INDEX_COLUMNS)[1:], where).cast(_INDEX_COLUMNS)] if files else []
@@ -280,69 +280,69 @@ def _count_unindexed_decisions(
         return list(pool.map(count_decisions, ranges))
 
 
-def _select_deciding_agent(
-    found: pl.DataFrame, records: Sequence[RunRecord], by: str, choice: GameFilter
+def _select_decisions_by_agent(
+    decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
 ) -> pl.DataFrame:
     """The rows in which the wanted agent decided against the wanted opponent."""
-    if choice.agent is None and choice.opponent is None:
-        return found
-    other = by == "gift"  # ``second`` is the seat of the mover, the giver's opponent
+    if game_filter.agent is None and game_filter.opponent is None:
+        return decisions
+    other = kind == "gift"  # ``second`` is the seat of the mover, the giver's opponent
     theirs = [
         (record.run_id, number, second ^ other)
         for record in records
         for number, pairing in enumerate(record.pairings)
         for second, label in enumerate(pairing)
-        if choice.agent in (None, label) and choice.opponent in (None, pairing[1 - second])
+        if game_filter.agent in (None, label) and game_filter.opponent in (None, pairing[1 - second])
     ]
     names = ("run_id", "pairing", "second")
     wanted = pl.DataFrame(theirs, schema={name: _INDEX_COLUMNS[name] for name in names}, orient="row")
-    return found.join(wanted, on=names, how="semi")
+    return decisions.join(wanted, on=names, how="semi")
 
 
-def _describe_no_decisions(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, choice: GameFilter) -> str:
+def _describe_no_decisions(position_text: str, records: Sequence[RunRecord], decisions: pl.DataFrame, game_filter: GameFilter) -> str:
     """The reason why there is no row."""
-    imposed = int(chosen["games"].sum())
+    imposed = int(decisions["games"].sum())
     if imposed:
         first = min(plies for record in records if (plies := record.spec["opening_plies"]))
         return (
-            f"in {text} no decision was free, but {imposed:,} were imposed: decisions are free from positions with "
-            f"{format_noun(first, 'piece')} on, and --imposed counts imposed ones too"
+            f"in {position_text} no decision was free, but {imposed:,} were imposed: decisions are free from positions with "
+            f"{format_count_with_noun(first, 'piece')} on, and --imposed counts imposed ones too"
         )
-    by_agent = "" if choice.agent is None else f" by {choice.agent}"
-    against = "" if choice.opponent is None else f" against {choice.opponent}"
-    runs = format_noun(len(records), "run")
-    return f"no decision was made{by_agent}{against} in {text} in the games of {runs}: give an earlier position"
+    by_agent = "" if game_filter.agent is None else f" by {game_filter.agent}"
+    against = "" if game_filter.opponent is None else f" against {game_filter.opponent}"
+    runs = format_count_with_noun(len(records), "run")
+    return f"no decision was made{by_agent}{against} in {position_text} in the games of {runs}: give an earlier position"
 
 
 def _sum_decisions(
-    archive: Archive, counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]
+    archive: Archive, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
     """A row for each decision: the least of the equivalent ones, counts, openings, and the first game.
 
     Raises ``FailureError`` for an index that is wrong.
     """
-    same, own = _DECISION_COLUMNS[by], ["own_hand", "own_cell", "own_piece"][: len(_DECISION_COLUMNS[by])]
+    same, own = _DECISION_COLUMNS[kind], ["own_hand", "own_cell", "own_piece"][: len(_DECISION_COLUMNS[kind])]
     alike = pl.struct(own).n_unique().cast(pl.Int64)
     names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
     rows = (
-        counted.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
+        decisions.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
         .sort("run_id", "game_id")
         .group_by(same, maintain_order=True)
         .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
         .join(names, on=same, how="left", validate="1:1")
-        .join(_count_openings(counted, same, records), on=same, how="left", validate="1:1")
+        .join(_count_independent_openings(decisions, same, records), on=same, how="left", validate="1:1")
     )
     if rows["alike"].null_count():
         raise FailureError(
             f"the index holds turns that cannot be played: run {archive.format_command('archive verify')}"
         )
     rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
-    if by == "gift":  # wins and losses were counted for the mover
+    if kind == "gift":  # wins and losses were counted for the mover
         rows = rows.rename({"wins": "losses", "losses": "wins"})
     return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
 
 
-def _count_openings(counted: pl.DataFrame, same: Sequence[str], records: Sequence[RunRecord]) -> pl.DataFrame:
+def _count_independent_openings(decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]) -> pl.DataFrame:
     """For each decision, the number of openings that its games are sure to come from: ``openings``.
 
     Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
@@ -352,20 +352,20 @@ def _count_openings(counted: pl.DataFrame, same: Sequence[str], records: Sequenc
     """
     seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
     origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
-    of_deciders = counted.group_by(*same, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
+    of_deciders = decisions.group_by(*key_columns, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
     of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
-    return of_deciders.group_by(*same, "seed").agg(openings=of_seed).group_by(same).agg(pl.sum("openings"))
+    return of_deciders.group_by(*key_columns, "seed").agg(openings=of_seed).group_by(key_columns).agg(pl.sum("openings"))
 
 
-def _format_decisions(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.DataFrame:
+def _format_decisions(rows: pl.DataFrame, kind: str, rules: Rules, total_games: int) -> pl.DataFrame:
     """The columns of an answer, but for the text of the sample."""
     pieces = "own_piece" if rules.mover_chooses else "own_hand"
     named = {"gift": {"gift": "own_hand"}, "placement": {"piece": pieces, "cell": "own_cell"}}.get(
-        by, {"piece": pieces, "cell": "own_cell", "gift": "own_piece"}
+        kind, {"piece": pieces, "cell": "own_cell", "gift": "own_piece"}
     )
     if rules.mover_chooses:
         named.pop("gift", None)
-        if by == "placement":
+        if kind == "placement":
             named.pop("piece")
     texts = [
         pl.Series(name, [_format_cell_or_piece(name, value) for value in rows[column].to_list()], pl.String)
@@ -377,7 +377,7 @@ def _format_decisions(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> 
         low, high = map(pl.Series, wilson_bounds(of_openings, rows["openings"]))
         rates |= {f"{rate}_rate": rows[column] / rows["games"], f"{rate}_low": low, f"{rate}_high": high}
     score = (pl.col("wins") + pl.col("draws") / 2) / pl.col("games")
-    shares = rows.with_columns(share=pl.col("games") / games, score=score, **rates)
+    shares = rows.with_columns(share=pl.col("games") / total_games, score=score, **rates)
     counts = ("alike", "games", "share", "wins", "draws", "losses", "score")
     return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
 
@@ -396,7 +396,7 @@ def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame, position: Posi
     games = [(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     plies = read_plies(opened, games)
     for each, decision in zip(games, decisions, strict=True):
-        game = find_game_image(plies.get(each, []), position, decision, rules)
+        game = find_symmetric_game(plies.get(each, []), position, decision, rules)
         if game is None:
             verify = opened.archive.format_command("archive verify")
             raise FailureError(f"a game does not make the decision that the index says: run {verify}")
@@ -404,7 +404,7 @@ def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame, position: Posi
     return texts
 
 
-def find_game_image(
+def find_symmetric_game(
     plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None], rules: Rules
 ) -> list[Ply] | None:
     """The image of a game that passes through ``position`` and makes ``decision`` there; None if no symmetry does it.
@@ -415,7 +415,7 @@ def find_game_image(
     made = position.occupied.bit_count()
     if len(plies) <= made:
         return None
-    pieces, cells = _list_required_images(plies, position, decision)
+    pieces, cells = _list_required_mappings(plies, position, decision)
     target = board(position)
     for moved in build_symmetries(rules).cells.tolist():
         if any(target[moved[cell]] == NONE for _, cell in plies[:made]) or any(
@@ -423,12 +423,12 @@ def find_game_image(
         ):
             continue
         pairs = [(piece, target[moved[cell]]) for piece, cell in plies[:made]] + pieces
-        for image in _find_piece_maps(pairs):
+        for image in _find_piece_symmetries(pairs):
             return [(image[piece], moved[cell]) for piece, cell in plies]
     return None
 
 
-def _list_required_images(
+def _list_required_mappings(
     plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None]
 ) -> tuple[list[Ply], list[tuple[int, int]]]:
     """The pieces and the cells of a game after a position, each with its image."""
@@ -446,7 +446,7 @@ def _list_required_images(
     return given, [] if text is None else [(cell, parse_cell(text))]
 
 
-def _find_piece_maps(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+def _find_piece_symmetries(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
     """The symmetries of the pieces that take the first of each pair to the second, each as the 16 images."""
     for permuted in _list_attribute_permutations():
         flipped = permuted[pairs[0][0]] ^ pairs[0][1] if pairs else 0

@@ -140,7 +140,7 @@ def _load_training_results(
     return _build_results(record, read_tallies(archive, [record.run_id], end)[record.run_id])
 
 
-def pairings_frame(found: Sequence[PairingResult]) -> pl.DataFrame:
+def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
     """A row a result, as its first agent sees it.
 
     Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and ``win_rate`` as shares,
@@ -151,7 +151,7 @@ def pairings_frame(found: Sequence[PairingResult]) -> pl.DataFrame:
             *(each.first, each.second, each.games, each.wins, each.draws, each.losses),
             *(*each.score, *each.win_rate, *each.forfeits),
         )
-        for each in found
+        for each in results
     ]
     shares = [f"{share}{end}" for share in ("score", "win_rate") for end in ("", "_low", "_high")]
     schema = dict.fromkeys(("first", "second"), pl.String()) | {
@@ -187,7 +187,7 @@ class Crosstable:
         return tuple(standing.agent for standing in self.standings)
 
     @property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         """The number of groups of agents without games between them, not even through others."""
         met = np.array(
             [[agent in standing.score_by_opponent for agent in self.agents] for standing in self.standings], np.bool_
@@ -229,7 +229,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
     for result in pairing_results:
         for agent, opponent, tally in (
             (result.first, result.second, result.tally),
-            (result.second, result.first, result.tally.swapped),
+            (result.second, result.first, result.tally.with_agents_swapped),
         ):
             met = meetings.setdefault(agent, {})
             if agent != opponent:
@@ -239,8 +239,8 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 
-def _build_standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: SharedOpenings | None) -> Standing:
-    total = sum_tallies(met.values())
+def _build_standing(agent: str, tallies_by_opponent: dict[str, Tally], by_pairs: bool, shared: SharedOpenings | None) -> Standing:
+    total = sum_tallies(tallies_by_opponent.values())
     return Standing(
         agent,
         total.games,
@@ -249,11 +249,11 @@ def _build_standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: S
         total.losses,
         total.forfeits[0],
         score(total, by_pairs, shared.build_agent_clusters(agent, total) if shared else None),
-        {opponent: _count_points(tally) / tally.games for opponent, tally in met.items()},
+        {opponent: _compute_points(tally) / tally.games for opponent, tally in tallies_by_opponent.items()},
     )
 
 
-def _count_points(tally: Tally) -> float:
+def _compute_points(tally: Tally) -> float:
     _, draws, wins = tally.trinomial
     return wins + draws / 2
 
@@ -324,16 +324,16 @@ class SharedOpenings:
         return build_clusters(grouped[grouped.any(axis=1)], tally_to_cells(total) - grouped.sum(axis=0))
 
 
-def find_shared_seeds(records: Iterable[RunRecord], met: Iterable[PairingId]) -> dict[PairingId, int]:
-    """The seed of each pairing among ``met`` that shares openings with another one; ``records`` are their runs."""
+def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterable[PairingId]) -> dict[PairingId, int]:
+    """The seed of each pairing among ``pairing_ids`` that shares openings with another one; ``records`` are their runs."""
     seeds = {record.run_id: record.opening_seed for record in records}
-    found = {key: seed for key in met if (seed := seeds[key[0]]) is not None}
+    found = {key: seed for key in pairing_ids if (seed := seeds[key[0]]) is not None}
     played = Counter(found.values())
     return {key: seed for key, seed in found.items() if played[seed] > 1}
 
 
 def build_shared_openings(
-    agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], groups: pl.DataFrame
+    agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], counts: pl.DataFrame
 ) -> SharedOpenings:
     """The counts of the answer to ``shared_openings_sql``, by the agents and the seed of each pairing."""
     meetings = sorted({_sort_agents(*agents[key]) for key in seeds})
@@ -341,7 +341,7 @@ def build_shared_openings(
     index = {both: index for index, both in enumerate(meetings)}
     number = np.array([index[both] for both in ordered])
     turned = np.array([agents[key] != both for key, both in zip(seeds, ordered, strict=True)])
-    pairing, group, code, pairs = (groups[name].to_numpy() for name in ("number", "openings", "code", "pairs"))
+    pairing, group, code, pairs = (counts[name].to_numpy() for name in ("number", "openings", "code", "pairs"))
     cell = CELL_BY_CODE[code]
     kept, group = np.unique(group, return_inverse=True)
     cells = np.zeros((len(kept), len(meetings), TALLY_CELLS), np.int64)
@@ -405,9 +405,9 @@ class AgentNames(NamedTuple):
         return self.distinct_names.get((run_id, label), label)
 
 
-def build_agent_names(played: Iterable[tuple[RunRecord, str]]) -> AgentNames:
+def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames:
     """The names of agents that played: pairs of a run and a label, which may repeat."""
-    pairs = list(played)
+    pairs = list(run_labels)
     of_runs = {record.run_id: record for record, _ in pairs}
     codes = _find_codes_by_run(of_runs.values())
     known: dict[str, set[str]] = {}
@@ -473,7 +473,7 @@ def find_label(name: str, labels: Collection[str]) -> str | None:
     return label if label in labels else None
 
 
-def _find_agent_codes(code: Mapping[str, Any]) -> dict[str, str]:
+def _find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:
     """Return the fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
-    codes = code.get("agents")
+    codes = code_record.get("agents")
     return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.questions.columns import SEAT_ROLES, SEAT_ROLES_MOVER, format_elo, format_interval, format_percent
-from analytics.questions.head_to_head import count_results_by_shared_openings, load_chosen_results, merge_results
+from analytics.questions.head_to_head import load_shared_openings, load_chosen_results, merge_results_by_agents
 from analytics.questions.pairings import SharedOpenings
 from analytics.questions.ranking import A_PERSON, FEW_GAMES, count_games_against_agents, list_unranked_reasons
 from analytics.questions.rating_bootstrap import BootstrapPopulation, Tallies
@@ -67,7 +67,7 @@ class Ratings:
     met_only_forfeiting: tuple[str, ...] = ()  # agents that met only those: not rated
 
     @property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         return len({rating.group for rating in self.ratings})
 
     @property
@@ -116,9 +116,9 @@ class Ratings:
     def describe(self, mover_chooses: bool) -> list[str]:
         """Sentences beside a table of the ratings: the seat, draws, what stays unknown, agents without a rating."""
         lines = [self._describe_seat_and_draws(mover_chooses)]
-        if self.groups > 1:
+        if self.group_count > 1:
             lines.append(
-                f"{self.groups} groups of agents have no games between them: compare ratings within a group only."
+                f"{self.group_count} groups of agents have no games between them: compare ratings within a group only."
             )
         for text, agents in (
             (
@@ -140,7 +140,7 @@ class Ratings:
             lines.append(
                 f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
             )
-        return [*lines, *self._describe_unranked(), *self.unrated]
+        return [*lines, *self._describe_unranked(), *self.unrated_sentences]
 
     def _describe_unranked(self) -> list[str]:
         """Sentences on agents without a rank, but for those whose rating has no bound: others are about these."""
@@ -151,14 +151,14 @@ class Ratings:
         return [f"Without a rank, {reason}: {_list_names(agents)}." for reason, agents in members.items() if agents]
 
     @property
-    def unrated(self) -> list[str]:
+    def unrated_sentences(self) -> list[str]:
         """Sentences on agents that have no rating."""
         lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
         alone = ", ".join(self.met_only_forfeiting)
         return [*lines, *([f"Not rated, met only these: {alone}."] if alone else [])]
 
-    def _list_agents_with_elo(self, value: float) -> list[str]:
-        return [rating.agent for rating in self.ratings if rating.elo.mean == value]
+    def _list_agents_with_elo(self, elo: float) -> list[str]:
+        return [rating.agent for rating in self.ratings if rating.elo.mean == elo]
 
     def _describe_seat_and_draws(self, mover_chooses: bool) -> str:
         if math.isnan(self.seat.mean):
@@ -192,8 +192,8 @@ def compute_ratings(
     ``samples``; without samples no game is read. See ``compute_head_to_head`` and ``fit_ratings``.
     """
     chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
-    tallies = {(each.first, each.second): each.tally for each in merge_results(chosen.results.values(), None)}
-    shared = count_results_by_shared_openings(opened, where, chosen.records, chosen.results) if samples else None
+    tallies = {(each.first, each.second): each.tally for each in merge_results_by_agents(chosen.results.values(), None)}
+    shared = load_shared_openings(opened, where, chosen.records, chosen.results) if samples else None
     return fit_ratings(tallies, anchor, anchor_elo, samples=samples, shared=shared)
 
 
@@ -216,8 +216,8 @@ def fit_ratings(
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    met = _orient_tallies(tallies)
-    forfeited = _find_forfeiting_agents(met)
+    met = _select_and_orient_tallies(tallies)
+    forfeited = _find_always_forfeiting_agents(met)
     tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
     agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
     if not agents:
@@ -230,13 +230,13 @@ def fit_ratings(
     pairs = BootstrapPopulation.build(tallies, agents, shared)
     games = pairs.count_games(pairs.cells)
     rated = _RatedAgents(
-        _number_groups(len(agents), games), _count_games(len(agents), games), agents.index(anchor) if anchor else None
+        _compute_group_numbers(len(agents), games), _count_games_by_agent(len(agents), games), agents.index(anchor) if anchor else None
     )
     fitted, dice = fit_davidson(len(agents), games), np.random.default_rng(seed)
     again = [fit_davidson(len(agents), pairs.count_games(pairs.resample(dice)), fitted) for _ in range(samples)]
     elos, drawn = rated.compute_elos(fitted), [rated.compute_elos(each) for each in again]
     order = _sort_by_strength(elos, fitted, rated.groups)
-    undecided = fitted.seat_decides & rated.is_in_reference(fitted)
+    undecided = fitted.seat_decides & rated.mark_reference_agents(fitted)
     games_against_agents, ranks, found = count_games_against_agents(tallies), Counter[int](), []
     for i in order.tolist():
         agent, group = agents[i], int(rated.groups[i])
@@ -257,7 +257,7 @@ def fit_ratings(
     )
 
 
-def _find_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
+def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
     """The agents that forfeited all of their games, and how many these are."""
     games, forfeits = Counter[str](), Counter[str]()
     for both, tally in tallies.items():
@@ -267,10 +267,10 @@ def _find_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
     return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
-def _orient_tallies(tallies: Tallies) -> Tallies:
+def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
     """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
     found = sum_tallies_by_key(
-        ((first, second), tally) if first < second else ((second, first), tally.swapped)
+        ((first, second), tally) if first < second else ((second, first), tally.with_agents_swapped)
         for (first, second), tally in tallies.items()
         if first != second and tally.games
     )
@@ -304,7 +304,7 @@ class _RatedAgents:
             elos[members] = np.where(to_reference & from_reference, over, outside)
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
-    def is_in_reference(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
+    def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
         """[A] whether an agent belongs to a reference component of more than one agent."""
         found = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
@@ -320,19 +320,19 @@ class _RatedAgents:
         return np.flatnonzero(both[self.anchor if self.anchor in members else seed])
 
 
-def _number_groups(agents: int, games: SeatCounts) -> NDArray[np.int64]:
+def _compute_group_numbers(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
     """The number of each agent's group, 0 the largest: agents joined by games, directly or through others."""
-    met = np.zeros((agents, agents), np.bool_)
+    met = np.zeros((agent_count, agent_count), np.bool_)
     met[games.zero, games.one] = met[games.one, games.zero] = True
     roots = transitive_closure(met).argmax(axis=1)
-    sizes = np.bincount(roots, minlength=agents)
+    sizes = np.bincount(roots, minlength=agent_count)
     by_size = sorted(set(roots.tolist()), key=lambda root: (-sizes[root], root))
     return np.array([by_size.index(root) for root in roots.tolist()])
 
 
-def _count_games(agents: int, games: SeatCounts) -> NDArray[np.int64]:
+def _count_games_by_agent(agent_count: int, games: SeatCounts) -> NDArray[np.int64]:
     total = games.counts.sum(axis=1)
-    played = np.bincount(games.zero, total, agents) + np.bincount(games.one, total, agents)
+    played = np.bincount(games.zero, total, agent_count) + np.bincount(games.one, total, agent_count)
     return played.astype(np.int64)
 
 
@@ -388,6 +388,6 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
 
 
-def _compute_draw_share(parameter: float) -> float:
+def _compute_draw_share(draw_parameter: float) -> float:
     """The share of draws between equals if the seat made no difference."""
-    return math.exp(parameter) / (2 + math.exp(parameter))
+    return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

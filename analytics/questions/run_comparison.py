@@ -55,7 +55,7 @@ class RunComparison:
     results: pl.DataFrame  # schema ``RESULTS``; scores and differences as shares, of the first agent
     speeds: pl.DataFrame  # ``run``, ``games``, ``seconds`` of play, ``games_a_second``
     regret: pl.DataFrame  # ``agent``, ``kind``, ``ply``, and the regret in half-points in each run, null: not judged
-    matched_agents: tuple[str, ...] = ()  # sentences on agents that were taken for each other
+    agent_match_notes: tuple[str, ...] = ()  # sentences on agents that were taken for each other
 
     @property
     def tables(self) -> list[Table]:
@@ -103,13 +103,13 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
     ]
     return [
         *(text_column(name, rows[name]) for name in ("first", "second", "run")),
-        number_column("games", rows["games"], spare=3),
+        number_column("games", rows["games"], drop_priority=3),
         number_column("score", rows["score"], format_percent),
-        interval_column(rows["score_low"], rows["score_high"], spare=2),
+        interval_column(rows["score_low"], rows["score_high"], drop_priority=2),
         number_column("difference", rows["difference"], _format_share_difference),
         ResultColumn("95 % interval", reaches),
         number_column("p", rows["p"], format_p_value),
-        number_column("pairs", [pairs or None for pairs in rows["shared_pairs"]], spare=4),
+        number_column("pairs", [pairs or None for pairs in rows["shared_pairs"]], drop_priority=4),
     ]
 
 
@@ -132,7 +132,7 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
     found = pl.DataFrame(_compare_results(opened, records, agents), RESULTS, orient="row")
     return RunComparison(
         tuple(run_ids),
-        _settings_frame(records, agents),
+        _differing_settings_frame(records, agents),
         found,
         _speeds_frame(records, found),
         _regret_frame(opened, records, agents),
@@ -157,7 +157,7 @@ def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
 # What differs.
 
 
-def _settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
+def _differing_settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
     """The settings that are not the same in all runs: ``setting``, and a column of texts for each run."""
     found = [_list_settings(record, own) for record, own in zip(records, agents, strict=True)]
     left_out = CODE_PREFIX if all("modules" in record.code for record in records) else MODULE_PREFIX
@@ -235,34 +235,34 @@ def _compare_results(
             if each is meetings[0] or meetings[0].record is not records[0]:
                 yield (*row, None, None, None, None, None)
             else:
-                difference, pairs = _compute_difference(opened, meetings[0], each)
+                difference, pairs = _compute_difference_and_pairs(opened, meetings[0], each)
                 yield (*row, *difference, _compute_p_value(difference), pairs)
 
 
-def _compute_difference(opened: OpenArchive, one: _ComparedPairing, two: _ComparedPairing) -> tuple[Estimate, int]:
-    """The score of ``two`` minus that of ``one``, and the number of pairs of games that had the same openings."""
-    seeds = {each.record.opening_seed for each in (one, two)}
+def _compute_difference_and_pairs(opened: OpenArchive, base: _ComparedPairing, other: _ComparedPairing) -> tuple[Estimate, int]:
+    """The score of ``other`` minus that of ``base``, and the number of pairs of games that had the same openings."""
+    seeds = {each.record.opening_seed for each in (base, other)}
     alike = all(
-        each.record.spec[key] == one.record.spec[key] for each in (one, two) for key in ("rules", "opening_plies")
+        each.record.spec[key] == base.record.spec[key] for each in (base, other) for key in ("rules", "opening_plies")
     )
     if (
         alike
         and len(seeds) == 1
         and None not in seeds
-        and one.record.has_independent_pairs
-        and two.record.has_independent_pairs
+        and base.record.has_independent_pairs
+        and other.record.has_independent_pairs
     ):
-        pairs, mean, variance = opened.sql(_paired_difference_sql(one, two)).row(0)
+        pairs, mean, variance = opened.sql(_paired_difference_sql(base, other)).row(0)
         if pairs > 1:
             reach = normal_quantile() * math.sqrt(variance / pairs)
             return Estimate(mean, max(-1.0, mean - reach), min(1.0, mean + reach)), pairs
-    return _subtract_independent(one.score, two.score), 0
+    return _subtract_independent_estimates(base.score, other.score), 0
 
 
-def _paired_difference_sql(one: _ComparedPairing, two: _ComparedPairing) -> str:
+def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
     """The question in SQL: how many pairs of games share an opening, the mean of their difference, its variance."""
     sides = []
-    for pairing in (one, two):
+    for pairing in (base, other):
         score = f"{'1 - ' if pairing.is_swapped else ''}(score_0 + score_1) / 2"
         sides.append(
             f"SELECT pair_id & {MAX_PAIRS - 1} AS number, {score} AS score "  # noqa: S608  (ids and numbers)
@@ -274,15 +274,15 @@ def _paired_difference_sql(one: _ComparedPairing, two: _ComparedPairing) -> str:
     )
 
 
-def _subtract_independent(one: Estimate, two: Estimate) -> Estimate:
+def _subtract_independent_estimates(base: Estimate, other: Estimate) -> Estimate:
     """The difference of two independent estimates, from their intervals.
 
     The method of variance estimates recovery, which is method 10 of R. G. Newcombe, "Interval estimation for the
     difference between independent proportions", Statistics in Medicine 17 (1998) 873-890.
     """
-    mean = two.mean - one.mean
-    down = math.hypot(two.mean - two.low, one.high - one.mean)
-    up = math.hypot(two.high - two.mean, one.mean - one.low)
+    mean = other.mean - base.mean
+    down = math.hypot(other.mean - other.low, base.high - base.mean)
+    up = math.hypot(other.high - other.mean, base.mean - base.low)
     return Estimate(mean, mean - down, mean + up)
 
 
@@ -298,9 +298,9 @@ def _compute_p_value(difference: Estimate) -> float:
 # Speed and regret.
 
 
-def _speeds_frame(records: Iterable[RunRecord], rows: pl.DataFrame) -> pl.DataFrame:
-    """The pace of each run; ``rows`` are the results."""
-    games = dict(rows.group_by("run").agg(pl.col("games").sum()).iter_rows())
+def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.DataFrame:
+    """The pace of each run; ``results`` are the results."""
+    games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
     found = [
         (each.run_id, count := games.get(each.run_id, 0), each.seconds or None, compute_pace([(each, count)]))
         for each in records

@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_condition, combine_conditions
+from analytics.questions.sql.syntax import check_condition, check_and_combine_conditions
 from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_literal, run_condition_sql
 from analytics.store.archive import Archive, check_record_format, unknown_run_error
 from analytics.store.game_tables import RangeGames
@@ -126,7 +126,7 @@ def build_games_condition(opened: OpenArchive, choice: GameFilter) -> str:
     chosen = " AND ".join(conditions)
     if choice.where is None:
         return chosen or ALWAYS_TRUE
-    return combine_conditions(opened.sql, chosen, choice.where) if chosen else choice.where
+    return check_and_combine_conditions(opened.sql, chosen, choice.where) if chosen else choice.where
 
 
 def check_single_rules(records: Collection[RunRecord]) -> None:
@@ -142,12 +142,12 @@ def check_single_rules(records: Collection[RunRecord]) -> None:
         raise RequestError(f"rules {next(iter(names))!r} are not the same in all runs: choose with --run one of {ids}")
 
 
-def _parse_moment(text: str | None, of_day: time, option: str) -> datetime:
+def _parse_moment(text: str | None, default_time: time, option: str) -> datetime:
     if text is None:
-        return datetime.combine(date.min if of_day == time.min else date.max, of_day, UTC)
+        return datetime.combine(date.min if default_time == time.min else date.max, default_time, UTC)
     try:
         if len(text) <= len("2026-01-31"):
-            return datetime.combine(date.fromisoformat(text), of_day, UTC)
+            return datetime.combine(date.fromisoformat(text), default_time, UTC)
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise RequestError(
@@ -188,12 +188,12 @@ class Selection:
         Raises ``FailureError`` for a file that is missing or damaged.
         """
         for record in self.runs:
-            for stored, wanted in self.select_ranges(record):
+            for stored, wanted in self.select_ranges_and_ids(record):
                 chosen = read_selected_games(self.opened.archive, record.run_id, stored, wanted)
                 if len(chosen.game_id):
                     yield record, chosen
 
-    def select_ranges(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
+    def select_ranges_and_ids(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
         """The stored ranges of a run that hold chosen games, with the ids of all that are chosen; None: all are."""
         archive, wanted = self.opened.archive, None
         if not self.has_whole_run(record):
@@ -278,14 +278,14 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 
 
 def read_selected_games(
-    archive: Archive, run_id: str, stored: StoredRange, wanted: NDArray[np.int64] | None
+    archive: Archive, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
-    """The games of a range whose ids are in ``wanted``, which ascends; None: all of them.
+    """The games of a range whose ids are in ``game_ids``, which ascends; None: all of them.
 
     Raises ``FailureError`` for a file that is missing or damaged.
     """
     found = read_games(archive, run_id, stored)
-    return found if wanted is None else found.select_rows(np.isin(found.game_id, wanted, assume_unique=True))
+    return found if game_ids is None else found.select_rows(np.isin(found.game_id, game_ids, assume_unique=True))
 
 
 def describe_repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
@@ -338,14 +338,14 @@ class SelectedPairRange(NamedTuple):
 
 
 def select_pair_ranges(
-    archive: Archive, record: RunRecord, stored: StoredRange, chosen: NDArray[np.int64] | None
+    archive: Archive, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> Iterator[SelectedPairRange]:
-    """The parts of a file with games whose ids are in ``chosen``, which ascends; None: all games.
+    """The parts of a file with games whose ids are in ``game_ids``, which ascends; None: all games.
 
     Raises ``FailureError`` for a damaged file of imported games, which alone knows their pairings.
     """
     for part in _list_pair_ranges(archive, record, stored):
-        games = part.games if chosen is None else part.find_rows(chosen).size
+        games = part.games if game_ids is None else part.find_rows(game_ids).size
         if games:
             yield part._replace(games=games)
 
@@ -363,32 +363,32 @@ def _list_pair_ranges(archive: Archive, record: RunRecord, stored: StoredRange) 
 
 
 def read_pair_ranges(
-    wanted: Sequence[tuple[File, SelectedPairRange]], read: Callable[[File], RangeGames]
+    pair_ranges: Sequence[tuple[File, SelectedPairRange]], read_file: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
-    """The games of each part of a file, in the order of ``wanted`` and in arrays of their own.
+    """The games of each part of a file, in the order of ``pair_ranges`` and in arrays of their own.
 
-    ``read`` gives the wanted games of a file. Raises what it raises.
+    ``read_file`` gives the wanted games of a file. Raises what it raises.
     """
     first = 0
-    while first < len(wanted):
-        sizes = np.cumsum([part.games for _, part in wanted[first : first + MAX_RANGES_IN_MEMORY]])
+    while first < len(pair_ranges):
+        sizes = np.cumsum([part.games for _, part in pair_ranges[first : first + MAX_RANGES_IN_MEMORY]])
         end = first + max(1, int(np.searchsorted(sizes, MAX_GAMES_IN_MEMORY, "right")))
-        yield from _read_pair_ranges_at_once(wanted[first:end], read)
+        yield from _read_pair_ranges_at_once(pair_ranges[first:end], read_file)
         first = end
 
 
 def _read_pair_ranges_at_once(
-    wanted: Sequence[tuple[File, SelectedPairRange]], read: Callable[[File], RangeGames]
+    pair_ranges: Sequence[tuple[File, SelectedPairRange]], read_file: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
     of_file: dict[File, list[int]] = {}
-    for index, (file, _) in enumerate(wanted):
+    for index, (file, _) in enumerate(pair_ranges):
         of_file.setdefault(file, []).append(index)
     found: dict[int, RangeGames] = {}
     for file, indices in of_file.items():
-        games = read(file)
+        games = read_file(file)
         for index in indices:
-            found[index] = games.select_rows(wanted[index][1].find_rows(games.game_id)).select_contiguous(slice(None))
-    for index in range(len(wanted)):
+            found[index] = games.select_rows(pair_ranges[index][1].find_rows(games.game_id)).select_contiguous(slice(None))
+    for index in range(len(pair_ranges)):
         yield found.pop(index)
 
 
@@ -409,7 +409,7 @@ def read_file_rows(
     for file in files:
         groups[file.condition].append(file)
     for condition, group in groups.items():
-        source = file_rows_sql((opened.locate_file(file.path) for file in group), condition)
+        source = file_rows_sql((opened.to_queryable_path(file.path) for file in group), condition)
         parts.append(f"SELECT {RUN_ID_SQL} AS run_id, {', '.join(columns)} {source} WHERE {where}")
     return opened.query_files(" UNION ALL ".join(parts))
 
@@ -432,8 +432,8 @@ def read_ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
     return opened.retry_if_file_missing(lambda: _read_ply_rows(opened, wanted))
 
 
-def _read_ply_rows(opened: OpenArchive, wanted: pl.DataFrame) -> pl.DataFrame:
-    by_run = wanted.partition_by("run_id", as_dict=True)
+def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame:
+    by_run = game_keys.partition_by("run_id", as_dict=True)
     files = [
         file
         for (run_id,), games in by_run.items()
@@ -441,9 +441,9 @@ def _read_ply_rows(opened: OpenArchive, wanted: pl.DataFrame) -> pl.DataFrame:
     ]
     if not files:
         return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY_COLUMNS, pl.Int64()))
-    ids = ", ".join(map(str, wanted["game_id"].unique().sort()))
+    ids = ", ".join(map(str, game_keys["game_id"].unique().sort()))
     found = read_file_rows(opened, files, _PLY_COLUMNS, f"game_id IN ({ids})")
-    return found.join(wanted, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
+    return found.join(game_keys, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
 
 
 def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[VerifiableFile]:
@@ -451,4 +451,4 @@ def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iter
     units = np.unique(opened.archive.load_run(run_id).unit_line.compute_units(np.array([*game_ids], np.int64)))
     ranges = opened.archive.list_effective_ranges(run_id)
     held = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.find_range(unit)) is not None)
-    return opened.files.list_game_files(table, run_id, held)
+    return opened.files.list_range_files(table, run_id, held)

@@ -10,7 +10,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analytics.questions.columns import ResultColumn, Table, escape_text, format_significant
+from analytics.questions.columns import ResultColumn, Table, escape_hidden_characters, format_significant
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,7 @@ def compute_column_width(column: ResultColumn) -> int:
 
 def is_foldable(column: ResultColumn) -> bool:
     """Whether it has texts long enough to go on in the next line."""
-    return not column.right and compute_column_width(column) > FOLD_WIDTH
+    return not column.right_aligned and compute_column_width(column) > FOLD_WIDTH
 
 
 def compute_min_width(column: ResultColumn) -> int:
@@ -54,7 +54,7 @@ def drop_spare_columns(table: Table, width: int) -> tuple[Table, list[str]]:
 def build_rich_table(table: Table, folded: bool = False) -> RichTable:
     """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
     made = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
-    sides: list[JustifyMethod] = ["right" if column.right else "left" for column in table.columns]
+    sides: list[JustifyMethod] = ["right" if column.right_aligned else "left" for column in table.columns]
     for column, side in zip(table.columns, sides, strict=True):
         folds_here = folded and is_foldable(column)
         least = FOLD_WIDTH if folds_here else None
@@ -70,7 +70,7 @@ def render_plain_table(table: Table) -> Iterator[str]:
     texts = [(each.heading, *each.texts) for each in columns]
     widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
 
-    def render_rule(left: str, rule: str, between: str, right: str) -> str:
+    def render_horizontal_line(left: str, rule: str, between: str, right: str) -> str:
         return left + between.join(rule * (width + 2) for width in widths) + right
 
     def render_row(row: Sequence[str], edge: str) -> Iterator[str]:
@@ -78,26 +78,26 @@ def render_plain_table(table: Table) -> Iterator[str]:
         for line in range(max(map(len, cells), default=0)):
             parts = [each[line] if line < len(each) else "" for each in cells]
             padded = (
-                " " * (width - cell_len(part)) + part if each.right else part + " " * (width - cell_len(part))
+                " " * (width - cell_len(part)) + part if each.right_aligned else part + " " * (width - cell_len(part))
                 for part, width, each in zip(parts, widths, columns, strict=True)
             )
             yield f"{edge} {f' {edge} '.join(padded)} {edge}"
 
-    yield render_rule("┏", "━", "┳", "┓")
+    yield render_horizontal_line("┏", "━", "┳", "┓")
     yield from render_row([each.heading for each in columns], "┃")
-    yield render_rule("┡", "━", "╇", "┩")
+    yield render_horizontal_line("┡", "━", "╇", "┩")
     for row in table.rows:
         yield from render_row(row, "│")
-    yield render_rule("└", "─", "┴", "┘")
+    yield render_horizontal_line("└", "─", "┴", "┘")
 
 
 def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
     """A table of these columns, in whose texts a terminal obeys nothing."""
     visible = [
-        column._replace(heading=escape_text(column.heading), texts=[escape_text(f"{text}") for text in column.texts])
+        column._replace(heading=escape_hidden_characters(column.heading), texts=[escape_hidden_characters(f"{text}") for text in column.texts])
         for column in columns
     ]
-    return Table(escape_text(title), visible)
+    return Table(escape_hidden_characters(title), visible)
 
 
 def draw_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
@@ -162,7 +162,7 @@ def to_table(frame: pl.DataFrame) -> Table:
             ResultColumn(
                 each.name,
                 [format_table_cell(value) for value in each.to_list()],
-                right=each.dtype.is_numeric(),
+                right_aligned=each.dtype.is_numeric(),
                 drop_priority=index,
             )
             for index, each in enumerate(frame.iter_columns())

@@ -9,16 +9,16 @@ import polars as pl
 
 from analytics.questions.columns import (
     Table,
-    describe_seats,
+    describe_seat_roles,
     format_game_name,
-    format_noun,
+    format_count_with_noun,
     number_column,
     opening_columns,
-    opponent_columns,
+    score_by_opponent_columns,
     pairing_columns,
-    ranking_columns,
-    rating_columns,
-    standing_columns,
+    rank_and_agent_columns,
+    rating_columns_without_agents,
+    standing_columns_without_agents,
     superiority_columns,
     text_column,
 )
@@ -51,11 +51,11 @@ def build_crosstable_result(met: HeadToHead, by_seat: bool = False) -> Result:
     frame = met.to_frame(by_seat)
     pairings = Table(f"Head to head ({met.rules} rules; the first agent's view, in %)", pairing_columns(frame))
     others = [result for result in met.results if result.first != result.second]
-    notes = [*met.notes, *([describe_seats(met.mover_chooses)] if by_seat else [])]
+    notes = [*met.notes, *([describe_seat_roles(met.mover_chooses)] if by_seat else [])]
     if len(others) < 2 or by_seat:
         return Result(_join_notes(notes), pairings, title="Crosstable", frame=frame)
     standings = build_crosstable(others, met.shared).to_frame()
-    columns = [*ranking_columns([*standings["agent"]]), *standing_columns(standings), *opponent_columns(standings)]
+    columns = [*rank_and_agent_columns([*standings["agent"]]), *standing_columns_without_agents(standings), *score_by_opponent_columns(standings)]
     table = Table("Crosstable (score in %, win 1, draw ½)", columns)
     return Result(_join_notes(notes), table, numbers=pairings, title="Crosstable", frame=frame)
 
@@ -66,10 +66,10 @@ def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
     The frame is that of ``Ratings.to_frame``, as ``qarena rate --format csv``.
     """
     frame = fit.to_frame()
-    columns = [*ranking_columns([*frame["agent"]]), *rating_columns(frame)]
+    columns = [*rank_and_agent_columns([*frame["agent"]]), *rating_columns_without_agents(frame)]
     above = Table(
         "Probability of being above the other, in %",
-        [*ranking_columns([*frame["agent"]]), *superiority_columns(frame)],
+        [*rank_and_agent_columns([*frame["agent"]]), *superiority_columns(frame)],
     )
     shown = ratings_frame(fit).head(MAX_AGENTS)
     colours = sorted(shown["agent"])
@@ -89,7 +89,7 @@ def build_openings_result(found: OpeningsResult) -> Result:
     """The decisions in a position; the frame is that of ``analytics.questions.openings.explore_position``."""
     rows, shown = found.rows, found.rows.head(MAX_ROWS)
     title = (
-        f"{format_position(found.position, found.rules.name)}: {format_noun(found.games, 'game')} by {found.by}, in %"
+        f"{format_position(found.position, found.rules.name)}: {format_count_with_noun(found.games, 'game')} by {found.by}, in %"
     )
     names = [format_game_name(*game) for game in shown.select("run_id", "game_id").iter_rows()]
     sample = [text_column("game", names)._replace(drop_priority=8)]
@@ -110,7 +110,7 @@ def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
 def build_comparison_result(found: RunComparison) -> Result:
     """Runs compared with the first; the frame has the differences of scores (``RunComparison.results``)."""
     first, *others = found.tables or [Table("")]
-    note = _join_notes(found.matched_agents)
+    note = _join_notes(found.agent_match_notes)
     return Result(note, first, others=others, title="Comparison of runs", frame=found.results)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import format_noun, format_percent, format_plies
+from analytics.questions.columns import format_count_with_noun, format_percent, format_plies
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
@@ -33,18 +33,18 @@ class Subject(NamedTuple):
 
     slug: str
     name: str
-    make: Callable[[ReportData], Result]
+    section_builder: Callable[[ReportData], Result]
     by_rules: bool = False  # it is about games by one set of rules, without trainings
 
-    def build_section(self, chosen: ReportData, of: str = "") -> Result:
-        """The section about these games; ``of`` ends its title."""
-        return replace(self.make(chosen), title=f"{self.name}{of}")
+    def build_section(self, data: ReportData, title_suffix: str = "") -> Result:
+        """The section about these games; ``title_suffix`` ends its title."""
+        return replace(self.section_builder(data), title=f"{self.name}{title_suffix}")
 
-    def build_sections(self, chosen: ReportData, parts: Sequence[ReportData]) -> list[Result]:
-        """The section about these games, or one for each of their ``parts`` by rules."""
+    def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[Result]:
+        """The section about these games, or one for each of their ``data_by_rules`` by rules."""
         if not self.by_rules:
-            return [self.build_section(chosen)]
-        return [self.build_section(part, f": {part.rules[0]}" if len(parts) > 1 else "") for part in parts]
+            return [self.build_section(data)]
+        return [self.build_section(part, f": {part.rules[0]}" if len(data_by_rules) > 1 else "") for part in data_by_rules]
 
 
 SUBJECTS = {
@@ -64,7 +64,7 @@ SUBJECTS = {
 
 
 # Those with a page of their own: runs have other pages.
-PAGE_SUBJECTS = [each for each in SUBJECTS.values() if each.make is not build_runs_section]
+PAGE_SUBJECTS = [each for each in SUBJECTS.values() if each.section_builder is not build_runs_section]
 
 
 def find_subject(slug: str) -> Subject:
@@ -75,32 +75,32 @@ def find_subject(slug: str) -> Subject:
 
 
 def build_subject_sections(
-    opened: OpenArchive, slug: str, where: str | None = None, named: Collection[str] = ()
+    opened: OpenArchive, slug: str, where: str | None = None, included_trainings: Collection[str] = ()
 ) -> list[Result]:
-    """The sections of the report about one subject, ``mistakes`` say. ``where`` and ``named`` are as for ``report``.
+    """The sections of the report about one subject, ``mistakes`` say. ``where`` and ``included_trainings`` are as for ``report``.
 
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """
-    subject, chosen = find_subject(slug), select_report_data(opened, where, named)
+    subject, chosen = find_subject(slug), select_report_data(opened, where, included_trainings)
     parts = chosen.parts_by_rules if subject.by_rules else []
     return subject.build_sections(chosen, parts) or [Result(missing="all chosen games are those of trainings")]
 
 
 def render_report(
-    opened: OpenArchive, where: str | None = None, title: str | None = None, named: Collection[str] = ()
+    opened: OpenArchive, where: str | None = None, title: str | None = None, included_trainings: Collection[str] = ()
 ) -> str:
     """The page about the games that ``where`` chooses, a condition in SQL on the view ``games``; None: all games.
 
-    Crosstables and ratings are by rules. They leave out trainings, but for the runs in ``named``.
+    Crosstables and ratings are by rules. They leave out trainings, but for the runs in ``included_trainings``.
 
     Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
-    chosen = select_report_data(opened, where, named)
+    chosen = select_report_data(opened, where, included_trainings)
     parts, rules = chosen.parts_by_rules, chosen.rules
     sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, parts)]
     return render_template(
         "report.html",
-        title=title or f"Quarto: {format_noun(chosen.selection.games, 'game')}",
+        title=title or f"Quarto: {format_count_with_noun(chosen.selection.games, 'game')}",
         summary=_describe_games(chosen),
         condition=None if chosen.selection.where == ALWAYS_TRUE else chosen.selection.where,
         agents=len(chosen.games_by_agent),
@@ -114,19 +114,19 @@ def render_report(
     )
 
 
-def _describe_games(chosen: ReportData) -> str:
+def _describe_games(data: ReportData) -> str:
     """The games, their results and their length, in a few sentences."""
-    total, agents, runs = chosen.total_tally, len(chosen.games_by_agent), len(chosen.records)
-    days = sorted({record.created[:10] for record in chosen.records.values()})
+    total, agents, runs = data.total_tally, len(data.games_by_agent), len(data.records)
+    days = sorted({record.created[:10] for record in data.records.values()})
     wins = [0, 0]
     for seat, (losses, _, won) in enumerate((total.results(0), total.results(1))):
         wins[seat] += won  # the pairing's first agent holds seat 0 in game 0, seat 1 in game 1
         wins[1 - seat] += losses
     shares = [f"{format_percent(count / total.games)} %" for count in (*wins, total.draws)]
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    who = f"{format_noun(agents, 'agent')} in {format_noun(runs, 'run')}"
+    who = f"{format_count_with_noun(agents, 'agent')} in {format_count_with_noun(runs, 'run')}"
     return (
-        f"{format_noun(total.games, 'game')} between {who}, begun {begun}, under {', '.join(chosen.rules)} rules. "
+        f"{format_count_with_noun(total.games, 'game')} between {who}, begun {begun}, under {', '.join(data.rules)} rules. "
         f"Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and {shares[2]} were drawn. A game took "
         f"{format_plies(total.plies / total.games)} plies on average."
     )

@@ -14,9 +14,9 @@ from analytics.questions.cookbook import read_restricted_query
 from analytics.questions.head_to_head import (
     ResultsByPairing,
     count_game_results,
-    count_results_by_shared_openings,
+    load_shared_openings,
     load_tally_results,
-    merge_results,
+    merge_results_by_agents,
     replace_labels,
 )
 from analytics.questions.pairings import AgentNames, PairingResult, SharedOpenings
@@ -99,12 +99,12 @@ class ReportData:
     def shared_openings(self) -> SharedOpenings | None:
         """The pairs of pairings that played the same openings, which intervals count as one unit."""
         where = None if self.selection.has_only_whole_runs else self.selection.where
-        return count_results_by_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
+        return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
     @cached_property
     def results(self) -> tuple[PairingResult, ...]:
         """The results of every two agents, all runs together."""
-        return merge_results(self.results_by_pairing.values(), self.shared_openings)
+        return merge_results_by_agents(self.results_by_pairing.values(), self.shared_openings)
 
     @cached_property
     def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
@@ -167,7 +167,7 @@ class ReportData:
         """The rows about agents that are shown, or whose agent is one of ``others``."""
         return frame.filter(pl.col("agent").is_in([*others, *self.agents]))
 
-    def find_colour(self, agent: str) -> int:
+    def find_colour_number(self, agent: str) -> int:
         """The number of the colour of an agent that is shown."""
         return self.agents.index(agent)
 
@@ -221,17 +221,17 @@ class ReportData:
         """The tally of all pairs together."""
         return reduce(Tally.__add__, self.head_to_head.values(), Tally())
 
-    def run_named_query(self, question: str) -> pl.DataFrame:
+    def run_named_query(self, name: str) -> pl.DataFrame:
         """The answer to a named question, for these games only."""
-        if question not in self._answers:
-            self._answers[question] = self.opened.sql(read_restricted_query(question, self.selection.condition))
-        return self._answers[question]
+        if name not in self._answers:
+            self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition))
+        return self._answers[name]
 
     @cached_property
     def _answers(self) -> dict[str, pl.DataFrame]:
         return {}
 
-    def players_frame(self) -> pl.DataFrame:
+    def agents_by_seat_frame(self) -> pl.DataFrame:
         """The agents by seat: a row for each run, pairing and game of a pair.
 
         ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),

@@ -12,30 +12,30 @@ from analytics.report.report_data import ReportData
 from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 
-def agent_cells(chosen: ReportData, agents: Iterable[str], ranked: bool = False) -> list[Cell]:
+def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:
     """Labels of agents, marked with their colours; with their ranks in front of them."""
     return [
-        Cell(agent, f"{rank} " if ranked else "", colour=chosen.find_colour(agent))
+        Cell(agent, f"{rank} " if with_ranks else "", colour=data.find_colour_number(agent))
         for rank, agent in enumerate(agents, 1)
     ]
 
 
-def agent_table(chosen: ReportData, caption: str, frame: pl.DataFrame, columns: Sequence[ResultColumn]) -> Table:
+def agent_table(data: ReportData, caption: str, frame: pl.DataFrame, other_columns: Sequence[ResultColumn]) -> Table:
     """A table of a frame with a column ``agent``: these, and then the others."""
-    return Table(caption, [text_column("agent", agent_cells(chosen, frame["agent"])), *columns])
+    return Table(caption, [text_column("agent", agent_cells(data, frame["agent"])), *other_columns])
 
 
 def agent_figures(
-    chosen: ReportData, prefix: str, frame: pl.DataFrame, draw: Callable[..., Picture], *others: object
+    data: ReportData, prefix: str, frame: pl.DataFrame, build_picture: Callable[..., Picture], *others: object
 ) -> list[Figure]:
-    """A figure of the rows of each agent of a frame, in its colour; ``draw`` gets them, the colour and the others."""
+    """A figure of the rows of each agent of a frame, in its colour; ``build_picture`` gets them, the colour and the others."""
     figures = []
     for (agent,), rows in frame.group_by("agent", maintain_order=True):
-        colour = chosen.find_colour(str(agent))
-        figures.append(Figure(str(agent), draw(rows, AGENT_COLOURS[colour][0], *others), colour=colour))
-    return number_figures(prefix, figures)
+        colour = data.find_colour_number(str(agent))
+        figures.append(Figure(str(agent), build_picture(rows, AGENT_COLOURS[colour][0], *others), colour=colour))
+    return assign_figure_ids(prefix, figures)
 
 
-def number_figures(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
+def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
     """Figures with names of their own. ``prefix`` keeps their ids apart from those of other figures in a page."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

@@ -72,9 +72,9 @@ class SvgPicture:
         return render_svg(self)
 
 
-def render_text(x: float, y: float, text: str, size: float, colour: str = INK, more: str = "") -> str:
+def render_text(x: float, y: float, text: str, size: float, colour: str = INK, attributes: str = "") -> str:
     """A text of a drawing; ``y`` is its base line."""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{more}>{escape(text)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{attributes}>{escape(text)}</text>'
 
 
 Picture = SvgPicture | Spec
@@ -96,16 +96,16 @@ class Figure:
         return render_inline_svg(self.picture, self.name)
 
 
-def ply_axis(first: int) -> Spec:
-    """The axis of the plies from ``first`` on."""
-    scale = {"domain": [first, CELLS - 1], "nice": False, "padding": 6}
+def ply_axis(first_ply: int) -> Spec:
+    """The axis of the plies from ``first_ply`` on."""
+    scale = {"domain": [first_ply, CELLS - 1], "nice": False, "padding": 6}
     return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
 
-def combine_figures(figures: Sequence[Figure], title: str, how: str) -> Picture:
-    """All figures as one picture, each under its title. ``how`` says how to read them."""
+def combine_figures(figures: Sequence[Figure], title: str, note: str) -> Picture:
+    """All figures as one picture, each under its title. ``note`` says how to read them."""
     columns = 1 if len(figures) <= FEW_PANELS else COLUMNS
-    lines = wrap_text(how, LINE_LETTERS * columns)
+    lines = wrap_text(note, LINE_LETTERS * columns)
     drawings = [(each.title, each.picture) for each in figures if isinstance(each.picture, SvgPicture)]
     if drawings:
         return _lay_out_pictures(drawings, columns, title, lines)
@@ -122,13 +122,13 @@ def _lay_out_pictures(
 ) -> SvgPicture:
     """Drawings of one size below a title, each under its own."""
     bold, margin, line = ' font-weight="bold"', 16, 16
-    shapes = [render_text(margin, margin + 14, title, 16, more=bold)]
+    shapes = [render_text(margin, margin + 14, title, 16, attributes=bold)]
     shapes += [render_text(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
     (_, size), top = drawings[0], margin + 44 + line * len(lines)
     across, down = size.width + SPACING, size.height + SPACING + line
     for number, (name, drawing) in enumerate(drawings):
         x, y = margin + number % columns * across, top + number // columns * down
-        shapes.append(render_text(x, y, name, 12, more=bold))
+        shapes.append(render_text(x, y, name, 12, attributes=bold))
         shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{drawing.shapes}</g>')
     return SvgPicture(
         "".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(drawings) // columns) * down
@@ -153,8 +153,8 @@ def style_chart(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
     return {**chart, "title": heading, "background": PAPER, "padding": 16, "config": _build_config(12)}
 
 
-def _build_config(size: int) -> dict[str, Any]:
-    """The configuration that all pictures share; ``size`` is that of the letters in pixels."""
+def _build_config(font_size: int) -> dict[str, Any]:
+    """The configuration that all pictures share; ``font_size`` is that of the letters in pixels."""
     return {
         "view": {"stroke": None},
         "axis": {
@@ -163,13 +163,13 @@ def _build_config(size: int) -> dict[str, Any]:
             "tickColor": FAINT,
             "labelColor": INK,
             "titleColor": INK,
-            "labelFontSize": size,
-            "titleFontSize": size,
+            "labelFontSize": font_size,
+            "titleFontSize": font_size,
             "titleFontWeight": "normal",
-            "titlePadding": size - 2,
+            "titlePadding": font_size - 2,
         },
         "title": {"color": INK},
-        "legend": {"labelColor": INK, "labelFontSize": size, "title": None, "orient": "top", "symbolType": "stroke"},
+        "legend": {"labelColor": INK, "labelFontSize": font_size, "title": None, "orient": "top", "symbolType": "stroke"},
     }
 
 
@@ -187,11 +187,11 @@ def render_svg(picture: Picture) -> str:
     return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _render_dark_style_element() + symbols, text, count=1)
 
 
-def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", paper: str = "") -> str:
+def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", background: str = "") -> str:
     """A drawing as an element of SVG."""
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
     box = f'width="{width:g}" height="{height:g}" viewBox="{-margin} {-margin} {width:g} {height:g}"'
-    return f'<svg{attributes} {box} font-family="sans-serif">{paper}{drawing.shapes}</svg>'
+    return f'<svg{attributes} {box} font-family="sans-serif">{background}{drawing.shapes}</svg>'
 
 
 def _render_dark_style_element() -> str:
@@ -240,16 +240,16 @@ def wrap_text(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def render_inline_svg(picture: Picture, name: str) -> str:
+def render_inline_svg(picture: Picture, id_prefix: str) -> str:
     """A panel as SVG for the middle of a page, where text beside it describes it.
 
-    It is transparent, its ids begin with ``name``, and it contains no address and no ARIA roles. Where it shows pieces,
+    It is transparent, its ids begin with ``id_prefix``, and it contains no address and no ARIA roles. Where it shows pieces,
     the page has ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)
     alone = {"background": "transparent", "padding": 2, "config": _build_config(11)}
-    text = _renumber_ids(_render_spec(picture | alone), name)
+    text = _renumber_ids(_render_spec(picture | alone), id_prefix)
     return re.sub(r"<[^>]+>", lambda tag: _REMOVED_ATTRIBUTES.sub("", tag[0]), text)
 
 
@@ -263,10 +263,10 @@ def _render_spec(spec: dict[str, Any]) -> str:
     return text
 
 
-def _renumber_ids(text: str, name: str) -> str:
+def _renumber_ids(text: str, id_prefix: str) -> str:
     """A picture with its ids counted from its own beginning; the renderer counts them through the whole process."""
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
-    numbered = {each: f"{name}{number}" for number, each in enumerate(ids)}
+    numbered = {each: f"{id_prefix}{number}" for number, each in enumerate(ids)}
     return re.sub(
         r'(<\w+ id="|url\(#|href="#)([\w-]+)',
         lambda found: found[1] + (f"mark-{numbered[found[2]]}" if found[2] in numbered else found[2]),

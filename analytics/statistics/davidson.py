@@ -62,23 +62,23 @@ class DavidsonFit(NamedTuple):
         return bool(np.isinf(self.seat) and self.draws < 0)
 
 
-def fit_davidson(agents: int, games: SeatCounts, near: DavidsonFit | None = None) -> DavidsonFit:
+def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit | None = None) -> DavidsonFit:
     """The maximum of the likelihood: strengths for each component by itself, one seat and one draw parameter for all.
 
-    The search starts at ``near``, a fit to similar games, if it is given: this only saves time.
+    The search starts at ``initial_fit``, a fit to similar games, if it is given: this only saves time.
     """
-    above = _find_point_chains(agents, games)
+    above = _find_point_chains(agent_count, games)
     within = (above & above.T)[games.zero, games.one]
     zero, one, counts = games.zero[within], games.one[within], games.counts[within]
     if not counts.sum():
-        return DavidsonFit(np.zeros(agents), np.nan, np.nan, above)
-    start = np.zeros(agents + 2)
+        return DavidsonFit(np.zeros(agent_count), np.nan, np.nan, above)
+    start = np.zeros(agent_count + 2)
     losses, draws, wins = counts.sum(axis=0)
     with np.errstate(divide="ignore"):
         start[-1] = np.clip(np.log(2 * draws) - np.log(losses + wins), -EXTREME_DRAWS, EXTREME_DRAWS)
-    if near is not None and np.isfinite([near.seat, near.draws]).all() and abs(start[-1]) < EXTREME_DRAWS:
-        start = np.array([*near.strengths, near.seat, near.draws])
-    found = _newton(zero, one, counts, start, _penalty(above, counts.sum()))
+    if initial_fit is not None and np.isfinite([initial_fit.seat, initial_fit.draws]).all() and abs(start[-1]) < EXTREME_DRAWS:
+        start = np.array([*initial_fit.strengths, initial_fit.seat, initial_fit.draws])
+    found = _maximize_by_newton(zero, one, counts, start, _mean_penalty(above, counts.sum()))
     seat = found[-2] if abs(found[-2]) <= FARTHEST_FINITE else np.copysign(np.inf, found[-2])
     return DavidsonFit(found[:-2], float(seat), float(found[-1]), above)
 
@@ -96,9 +96,9 @@ def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.unpackbits(rows, axis=1, count=agents).astype(np.bool_)
 
 
-def _find_point_chains(agents: int, games: SeatCounts) -> NDArray[np.bool_]:
+def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]:
     """[A, A] whether a chain of points leads from row to column."""
-    scored = np.zeros((agents, agents), np.bool_)
+    scored = np.zeros((agent_count, agent_count), np.bool_)
     some = games.counts > 0
     for results, scorer, other in (((WIN, DRAW), games.zero, games.one), ((LOSS, DRAW), games.one, games.zero)):
         did = some[:, results].any(axis=1)
@@ -106,7 +106,7 @@ def _find_point_chains(agents: int, games: SeatCounts) -> NDArray[np.bool_]:
     return transitive_closure(scored)
 
 
-def _penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
+def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
     """[A + 2, A + 2] a penalty that fixes the mean of each component, on which the likelihood does not depend."""
     size = len(above) + 2
     penalty = RIDGE * games * np.eye(size)
@@ -115,7 +115,7 @@ def _penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
 
 
 @kernel(_VECTOR(_NUMBERS, _NUMBERS, _MATRIX, _VECTOR, _MATRIX))
-def _newton(
+def _maximize_by_newton(
     zero: NDArray[np.int64],
     one: NDArray[np.int64],
     counts: NDArray[np.float64],
@@ -124,14 +124,14 @@ def _newton(
 ) -> NDArray[np.float64]:
     """The parameters [A + 2] that Newton's method finds from ``start``; ``penalty`` is added to the curvature."""
     found, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
-    likelihood = _compute_derivatives(zero, one, counts, found, slope, curvature, penalty)
+    likelihood = _log_likelihood_and_derivatives(zero, one, counts, found, slope, curvature, penalty)
     for _ in range(ROUNDS):
         _solve_cholesky(curvature, slope)
         step = slope * min(1.0, LONGEST_STEP / max(np.abs(slope).max(), 1e-300))
-        ahead = _compute_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
+        ahead = _log_likelihood_and_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
         while ahead < likelihood - 1e-9 * abs(likelihood) and np.abs(step).max() > PRECISION:
             step = step / 2
-            ahead = _compute_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
+            ahead = _log_likelihood_and_derivatives(zero, one, counts, found + step, slope, curvature, penalty)
         found, likelihood = found + step, ahead
         if np.abs(step).max() < PRECISION or np.abs(found[:-1]).max() > FARTHEST_FINITE + LONGEST_STEP:
             break
@@ -139,11 +139,11 @@ def _newton(
 
 
 @inline_function
-def _compute_derivatives(
+def _log_likelihood_and_derivatives(
     zero: NDArray[np.int64],
     one: NDArray[np.int64],
     counts: NDArray[np.float64],
-    at: NDArray[np.float64],
+    parameters: NDArray[np.float64],
     slope: NDArray[np.float64],
     curvature: NDArray[np.float64],
     penalty: NDArray[np.float64],
@@ -156,17 +156,17 @@ def _compute_derivatives(
     games takes one exponential and one logarithm. Its derivatives in the strength of seat 0, in that of seat 1 with
     the other sign, and in the seat's value are equal.
     """
-    seat, draws, total = len(at) - 2, len(at) - 1, 0.0
+    seat, draws, total = len(parameters) - 2, len(parameters) - 1, 0.0
     slope[:], curvature[:] = 0, penalty
-    drawn = math.exp(at[draws])
+    drawn = math.exp(parameters[draws])
     for row in range(len(counts)):
         first, second = zero[row], one[row]
         losses, drawings, wins = counts[row, LOSS], counts[row, DRAW], counts[row, WIN]
-        games, ahead = losses + drawings + wins, (at[first] - at[second] + at[seat]) / 2
+        games, ahead = losses + drawings + wins, (parameters[first] - parameters[second] + parameters[seat]) / 2
         winning = math.exp(ahead)
         whole = 1 / winning + drawn + winning
         win, draw = winning / whole, drawn / whole
-        total += (wins - losses) * ahead + drawings * at[draws] - games * math.log(whole)
+        total += (wins - losses) * ahead + drawings * parameters[draws] - games * math.log(whole)
         points = win + draw / 2  # that seat 0 expects
         rise, draw_rise = wins + drawings / 2 - games * points, drawings - games * draw
         slope[first] += rise
@@ -188,28 +188,28 @@ def _compute_derivatives(
 
 
 @inline_function
-def _solve_cholesky(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
-    """Replace ``right`` by the x with ``matrix`` x = ``right``, and a positive definite ``matrix`` by its factor.
+def _solve_cholesky(matrix: NDArray[np.float64], right_hand_side: NDArray[np.float64]) -> None:
+    """Replace ``right_hand_side`` by the x with ``matrix`` x = ``right_hand_side``, and a positive definite ``matrix`` by its factor.
 
     The factor is Cholesky's, below the diagonal and on it; what is above is neither read nor changed. Each column is
     taken off all later ones at once, which the processor does four numbers at a time. LAPACK would need SciPy in a
     kernel.
     """
-    size = len(right)
+    size = len(right_hand_side)
     column = np.empty(size)
     for k in range(size):
         root = math.sqrt(matrix[k, k])
         matrix[k, k] = root
-        right[k] /= root
+        right_hand_side[k] /= root
         for i in range(k + 1, size):
             column[i] = matrix[i, k] / root
             matrix[i, k] = column[i]
-            right[i] -= column[i] * right[k]
+            right_hand_side[i] -= column[i] * right_hand_side[k]
         for i in range(k + 1, size):
             share = column[i]
             for j in range(k + 1, i + 1):
                 matrix[i, j] -= share * column[j]
     for i in range(size - 1, -1, -1):
-        right[i] /= matrix[i, i]
+        right_hand_side[i] /= matrix[i, i]
         for k in range(i):
-            right[k] -= matrix[i, k] * right[i]
+            right_hand_side[k] -= matrix[i, k] * right_hand_side[i]

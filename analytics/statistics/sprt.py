@@ -88,7 +88,7 @@ def log_likelihood_ratio(counts: PairCounts, hypotheses: Hypotheses) -> float:
     """The log-likelihood ratio of elo1 over elo0, each at its most likely distribution; 0 without pairs."""
     if not sum(counts):
         return 0.0
-    shares, pairs = _shares(counts)
+    shares, pairs = _outcome_shares(counts)
     zero, one = (
         _most_likely_distribution(shares, elo / ELO_SCALE * math.sqrt(GAMES_A_PAIR))
         for elo in (hypotheses.elo0, hypotheses.elo1)
@@ -107,15 +107,15 @@ def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
 
-def look_schedule(most: int) -> Iterator[int]:
-    """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ... and ``most``, its last.
+def look_schedule(max_pairs: int) -> Iterator[int]:
+    """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ... and ``max_pairs``, its last.
 
     They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
     Looking less often makes no error more likely: at a look the ratio is further past a bound.
     """
     pairs = 0
-    while pairs < most:
-        pairs = min(most, pairs + max(PAIRS_A_LOOK, pairs // LOOK_DIVISOR))
+    while pairs < max_pairs:
+        pairs = min(max_pairs, pairs + max(PAIRS_A_LOOK, pairs // LOOK_DIVISOR))
         yield pairs
 
 
@@ -133,13 +133,13 @@ def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
 class SequentialTest:
     """A running test. It takes pairs in the order of their numbers and ignores all that come after its end."""
 
-    def __init__(self, hypotheses: Hypotheses, most: int) -> None:
+    def __init__(self, hypotheses: Hypotheses, max_pairs: int) -> None:
         self.hypotheses = hypotheses
-        self.most = most
+        self.most = max_pairs
         self.counts = (0, 0, 0, 0, 0)  # of the pairs seen
         self.accepted: str | None = None  # elo0 or elo1
         self.ratio = 0.0  # at the last look
-        self._looks = look_schedule(most)
+        self._looks = look_schedule(max_pairs)
         self.horizon = next(self._looks)  # number of pairs at the next look; once ended, at the last one
 
     @property
@@ -176,7 +176,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
     """
     if not sum(counts):
         raise RequestError("counts 0,0,0,0,0: strength cannot be estimated without pairs")
-    shares, pairs = _shares(counts)
+    shares, pairs = _outcome_shares(counts)
     mean, variance = _moments(shares)
     error = math.sqrt(variance / pairs)
     deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, if the games of a pair were independent
@@ -190,7 +190,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
     )
 
 
-def _shares(counts: PairCounts) -> tuple[list[float], float]:
+def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
     """The shares of the five outcomes, none of them 0, and the number of pairs."""
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
@@ -219,16 +219,16 @@ def _find_local_maximum(shares: Sequence[float], strength_a_pair: float, start: 
     found = start
     for _ in range(ROUNDS):
         slopes = _slopes(found, strength_a_pair)
-        multiplier = _multiplier(shares, slopes)
+        multiplier = _lagrange_multiplier(shares, slopes)
         before, found = found, [p / (1 + multiplier * slope) for p, slope in zip(shares, slopes, strict=True)]
         if max(abs(a - b) for a, b in zip(before, found, strict=True)) < PRECISION:
             break
     return found
 
 
-def _slopes(at: Sequence[float], strength_a_pair: float) -> list[float]:
+def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float]:
     """The coefficients of the outcomes in the linear condition that touches the one on strength at a distribution."""
-    mean, variance = _moments(at)
+    mean, variance = _moments(distribution)
     deviation = math.sqrt(variance)
     return [
         score - EVEN_SCORE - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2
@@ -263,7 +263,7 @@ def _has_both_signs(slopes: Sequence[float]) -> bool:
     return min(slopes) < 0 < max(slopes)
 
 
-def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
+def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
     """Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0.
 
     The sum falls with x, so bisection finds it.

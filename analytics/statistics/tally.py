@@ -95,7 +95,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return counts[0], counts[1], counts[2], counts[3], counts[4]
 
     @property
-    def swapped(self) -> Tally:
+    def with_agents_swapped(self) -> Tally:
         """The same pairs from the second agent's point of view: it holds seat 0 in what was game 1."""
         (ll, ld, lw), (dl, dd, dw), (wl, wd, ww) = self.pairs
         of_seat_0, of_seat_1 = self.singles
@@ -147,7 +147,7 @@ def sum_tallies_by_key(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]
 
 
 @kernel()
-def _count_block(
+def _add_block_counts(
     winner: NDArray[np.int8],
     ending: NDArray[np.int8],
     plies: NDArray[np.int8],
@@ -176,19 +176,19 @@ def _count_block(
 def tally_block(block: Block) -> Tally:
     """The tally of one block."""
     games, counts = block.games, np.zeros(16, np.int64)
-    _count_block(games.winner, games.ending, games.plies, block.games_per_pair, counts)
+    _add_block_counts(games.winner, games.ending, games.plies, block.games_per_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()
     played = {"pairs": pairs} if block.swapped else {"singles": [pairs[0], NO_SINGLES[1]]}
     return build_tally(played, counts[9:15].reshape(3, 2).tolist(), int(counts[15]))
 
 
-def build_tally(played: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
+def build_tally(results: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
     """The tally with these ``pairs`` and ``singles``, and forfeits by an illegal turn, an exception and a late turn.
 
     Raises ``msgspec.ValidationError`` for what is no count.
     """
     named = dict(zip(FORFEITS, forfeits, strict=True))
-    return msgspec.convert({**played, **named, "plies": plies}, Tally)
+    return msgspec.convert({**results, **named, "plies": plies}, Tally)
 
 
 def tally_by_pairing(blocks: Iterable[Block]) -> dict[int, Tally]:
@@ -248,14 +248,14 @@ def tally_to_cells(tally: Tally) -> NDArray[np.int64]:
     return np.array([*sum(tally.pairs, ()), *sum(tally.singles, ())], np.int64)
 
 
-def build_clusters(grouped: NDArray[np.int64], alone: NDArray[np.int64], seat: int | None = None) -> Clusters:
-    """The clusters of ``grouped`` [G, 15], each a row of counts, and of ``alone`` [15], where each pair is a cluster.
+def build_clusters(cluster_counts: NDArray[np.int64], single_pair_counts: NDArray[np.int64], seat: int | None = None) -> Clusters:
+    """The clusters of ``cluster_counts`` [G, 15], each a row of counts, and of ``single_pair_counts`` [15], where each pair is a cluster.
 
     With ``seat``, of the games in which the first agent held it; clusters without such a game do not count.
     """
     results = SEAT_RESULTS.sum(axis=1) if seat is None else SEAT_RESULTS[:, seat]
-    of_clusters = np.concatenate([grouped @ results, results])  # [G + 15, result]
-    times = np.concatenate([np.ones(len(grouped), np.int64), alone])
+    of_clusters = np.concatenate([cluster_counts @ results, results])  # [G + 15, result]
+    times = np.concatenate([np.ones(len(cluster_counts), np.int64), single_pair_counts])
     games = of_clusters.sum(axis=1)
     times[games == 0] = 0
 
@@ -384,19 +384,19 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
     return _build_estimate(mean, spread / tally.games**2, tally.pair_count)
 
 
-def mean_over_clusters(sums: ClusterSums, most: float) -> Estimate:
-    """The mean of values from 0 to ``most`` and its normal interval over clusters, cut to [0, ``most``].
+def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
+    """The mean of values from 0 to ``max_value`` and its normal interval over clusters, cut to [0, ``max_value``].
 
-    If all values are 0, or all ``most``, the variance is 0 and the interval is Wilson's over the clusters. It is
-    (0, ``most``) for a single cluster, which says nothing about the variance.
+    If all values are 0, or all ``max_value``, the variance is 0 and the interval is Wilson's over the clusters. It is
+    (0, ``max_value``) for a single cluster, which says nothing about the variance.
     """
-    if sums.mean in (0, most):
-        low, high = wilson_interval(sums.clusters * sums.mean / most, sums.clusters)
-        return Estimate(sums.mean, most * low, most * high)
+    if sums.mean in (0, max_value):
+        low, high = wilson_interval(sums.clusters * sums.mean / max_value, sums.clusters)
+        return Estimate(sums.mean, max_value * low, max_value * high)
     if sums.clusters < 2:
-        return Estimate(sums.mean, 0.0, most)
+        return Estimate(sums.mean, 0.0, max_value)
     reach = normal_quantile() * math.sqrt(sums.variance)
-    return Estimate(sums.mean, max(0.0, sums.mean - reach), min(most, sums.mean + reach))
+    return Estimate(sums.mean, max(0.0, sums.mean - reach), min(max_value, sums.mean + reach))
 
 
 def share_over_clusters(sums: ClusterSums) -> Estimate:

@@ -95,7 +95,7 @@ class Archive:
         Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
         cannot be written to.
         """
-        marker.check_archive(root, create)
+        marker.ensure_archive(root, create)
         return Archive(root)
 
     def format_command(self, command: str) -> str:
@@ -130,7 +130,7 @@ class Archive:
             return {path.name: status for path, status in self.backend.list_files_below(folder).items()}
 
     def list_effective_ranges(
-        self, run_id: str, table: str = GAMES_FOLDER, enough: ExtentFilter = lambda _extent: True
+        self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
     ) -> Ranges:
         """The ranges of a table of a run that count, in order; of a derived table those with an extent that is enough.
 
@@ -141,7 +141,7 @@ class Archive:
             found = self.list_files(table, run_id)
             try:
                 return self.select_effective(
-                    run_id, table, frozenset(filter(enough, {each.extent for each in found})), found
+                    run_id, table, frozenset(filter(is_sufficient_extent, {each.extent for each in found})), found
                 )
             except VanishedError:  # others have written what was cut as a file, and removed the one that was
                 if attempts == LISTING_ATTEMPTS:
@@ -150,13 +150,13 @@ class Archive:
             self.refresh()
 
     def select_effective(
-        self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]
+        self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Those of the ``found`` files of a table that count, of a derived table those of some extents."""
+        """Those of the ``files`` files of a table that count, of a derived table those of some extents."""
         if table == GAMES_FOLDER:
-            return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(found))
+            return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(files))
         return select_effective_derived(
-            (each for each in found if each.extent in extents), self.list_effective_ranges(run_id)
+            (each for each in files if each.extent in extents), self.list_effective_ranges(run_id)
         )
 
     def _build_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
@@ -450,21 +450,21 @@ def _parse_run_number(content: bytes) -> int:
     return 0
 
 
-def unknown_run_error(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:
-    """The error for a run that is not in an archive; ``known`` are those that could be meant."""
-    meant = describe_nearest_name(run_id, known)
+def unknown_run_error(archive: Archive, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
+    """The error for a run that is not in an archive; ``run_ids`` are those that could be meant."""
+    meant = describe_nearest_name(run_id, run_ids)
     return NotFoundError(
         f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.format_command('archive ls')} lists its runs"
     )
 
 
-def select_run_ids(archive: Archive, wanted: Sequence[str]) -> list[str]:
-    """The runs in ``wanted``, or all if it is empty. Raises ``RequestError`` for one that is not in the archive."""
+def select_run_ids(archive: Archive, requested_ids: Sequence[str]) -> list[str]:
+    """The runs in ``requested_ids``, or all if it is empty. Raises ``RequestError`` for one that is not in the archive."""
     known = archive.list_run_ids()
-    for run_id in wanted:
+    for run_id in requested_ids:
         if run_id not in known:
             raise unknown_run_error(archive, run_id, known)
-    return list(dict.fromkeys(wanted)) or known
+    return list(dict.fromkeys(requested_ids)) or known
 
 
 def load_sweep_job(archive: Archive, path: PurePath) -> SweepJob:

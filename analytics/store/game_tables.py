@@ -135,9 +135,9 @@ class GameRows(NamedTuple):
         """No rows."""
         return GameRows(np.empty(0, np.int64), *(np.empty(0, np.int8) for _ in range(4)))
 
-    def select_rows(self, of: slice) -> GameRows:
+    def select_rows(self, rows: slice) -> GameRows:
         """Some of the rows, as views."""
-        return GameRows(self.game_id[of], self.winner[of], self.plies[of], self.opening[of], self.ending[of])
+        return GameRows(self.game_id[rows], self.winner[rows], self.plies[rows], self.opening[rows], self.ending[rows])
 
 
 class _IdColumns(NamedTuple):
@@ -172,18 +172,18 @@ def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
 
 
 def encode_game_tables(
-    parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]]
+    parts: Sequence[RangeGames], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]]
 ) -> tuple[TableBytes, TableBytes]:
     """The tables ``games`` and ``plies`` of games in parts that ascend, by the schemas of ``analytics.store.schema``.
 
-    ``used`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing ``i``: its
+    ``used_pairings`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing ``i``: its
     first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game forfeited
     before its first ply has a row in ``games`` only. They are encoded in memory (a few megabytes). So a full disk is an
     ``OSError`` like any other, and checksums are those of the intended bytes, not of those that a disk returned.
     """
     games = sum(len(part.game_id) for part in parts)
     room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
-    return _encode_games(parts, used, pairings, room), _encode_plies(parts, games, room)
+    return _encode_games(parts, used_pairings, pairings, room), _encode_plies(parts, games, room)
 
 
 def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
@@ -226,30 +226,30 @@ def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
     return pl.DataFrame(dict(zip(EVALUATIONS_SCHEMA, values, strict=True)), schema=EVALUATIONS_SCHEMA)
 
 
-def _encode_plies(parts: Sequence[RangeGames], games: int, room: NDArray[np.uint8]) -> TableBytes:
+def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
     """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
-    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games)), np.zeros(2, np.int64)
+    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
     for number, (ply, part) in enumerate(turns, 1):
         least = 1 if number == len(turns) else len(columns.game_id)
-        while rows := _pack_rows(part.games, part.game_id, ply, least, filled, columns, room, facts):
-            file.add_row_group(build_integer_chunks(file.physical, rows, room, facts), rows)
+        while rows := _fill_and_pack_rows(part.games, part.game_id, ply, least, filled, columns, buffer, facts):
+            file.add_row_group(build_integer_chunks(file.physical, rows, buffer, facts), rows)
     return file.finish()
 
 
 @kernel()
-def _pack_rows(
+def _fill_and_pack_rows(
     games: Games,
     game_id: NDArray[np.int64],
     ply: int,
-    least: int,
+    min_rows: int,
     filled: NDArray[np.int64],
     columns: PlyColumns,
-    room: NDArray[np.uint8],
+    buffer: NDArray[np.uint8],
     facts: ColumnFacts,
 ) -> int:
-    """Append rows of one ply to ``columns``, and pack the columns, one after the other, if they have ``least`` rows.
+    """Append rows of one ply to ``columns``, and pack the columns, one after the other, if they have ``min_rows`` rows.
 
     ``filled`` [2] holds the number of rows written and the game to go on with. Returns the number of rows packed, or 0
     when all games were read: call it until then. Both steps are one call, since threads that encode take turns in
@@ -257,14 +257,14 @@ def _pack_rows(
     """
     _fill_rows(games, game_id, ply, filled, columns)
     rows = filled[FILLED_ROWS]
-    if rows < least:
+    if rows < min_rows:
         filled[NEXT_GAME] = 0
         return 0
     filled[FILLED_ROWS] = 0
-    end = pack_ascending(columns.game_id[:rows], room, 0, facts, 0)
-    end = pack_small(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, room, end, facts, 1)
+    end = pack_ascending(columns.game_id[:rows], buffer, 0, facts, 0)
+    end = pack_small(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, buffer, end, facts, 1)
     for number, column in enumerate(columns[2:]):
-        end = pack_small(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, room, end, facts, 2 + number)
+        end = pack_small(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, buffer, end, facts, 2 + number)
     return int(rows)
 
 
@@ -296,7 +296,7 @@ def _fill_rows(
 
 
 def _encode_games(
-    parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+    parts: Sequence[RangeGames], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]], buffer: NDArray[np.uint8]
 ) -> TableBytes:
     rows = [
         GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending) for part in parts
@@ -304,43 +304,43 @@ def _encode_games(
     whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *rows, strict=True)))
     starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
     groups = (whole.select_rows(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
-    return encode_games_table(groups, used, pairings, room)
+    return encode_games_table(groups, used_pairings, pairings, buffer)
 
 
 def encode_games_table(
-    parts: Iterable[GameRows], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+    parts: Iterable[GameRows], used_pairings: Sequence[int], pairings: Sequence[tuple[str, str]], buffer: NDArray[np.uint8]
 ) -> TableBytes:
-    """The table ``games`` from the rows of its row groups; ``used`` are the numbers of the pairings that have games.
+    """The table ``games`` from the rows of its row groups; ``used_pairings`` are the numbers of the pairings that have games.
 
-    ``room`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another pairing.
+    ``buffer`` is for the rows of a row group (``allocate_buffer``). Raises ``ValueError`` for a game of another pairing.
     """
-    known = sorted({label for number in used for label in pairings[number]})
+    known = sorted({label for number in used_pairings for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(known)}
-    agents = np.zeros((2, max(used, default=0) + 1), np.int32)  # [first or second, pairing] index into ``known``
-    for number in used:
+    agents = np.zeros((2, max(used_pairings, default=0) + 1), np.int32)  # [first or second, pairing] index into ``known``
+    for number in used_pairings:
         agents[:, number] = [number_of[label] for label in pairings[number]]
     file = ParquetBuilder(GAMES_SCHEMA, _build_polars_metadata())
     for part in parts:
-        file.add_row_group(_encode_game_columns(part, agents, known, room), len(part.game_id))
+        file.add_row_group(_encode_game_columns(part, agents, known, buffer), len(part.game_id))
     return file.finish()
 
 
 def _encode_game_columns(
-    rows: GameRows, agents: NDArray[np.int32], known: Sequence[str], room: NDArray[np.uint8]
+    rows: GameRows, agents: NDArray[np.int32], labels: Sequence[str], buffer: NDArray[np.uint8]
 ) -> Iterator[ColumnChunk]:
     if rows.game_id[-1] >> GAME_BITS >= agents.shape[1]:  # ids ascend
         raise ValueError("there is a game of a pairing that is not named")
     columns = _IdColumns.empty(len(rows.game_id))
     _fill_id_columns(rows.game_id, agents, columns)
-    yield encode_integers(rows.game_id, room)
-    yield encode_integers(columns.pair_id, room)
-    yield encode_integers(columns.pairing, room)
-    yield encode_labels(columns.agent_0, known, room)
-    yield encode_labels(columns.agent_1, known, room)
-    yield encode_integers(rows.winner, room)
-    yield encode_integers(rows.plies, room)
-    yield encode_integers(rows.opening, room)
-    yield encode_labels(rows.ending, ENDINGS, room)
+    yield encode_integers(rows.game_id, buffer)
+    yield encode_integers(columns.pair_id, buffer)
+    yield encode_integers(columns.pairing, buffer)
+    yield encode_labels(columns.agent_0, labels, buffer)
+    yield encode_labels(columns.agent_1, labels, buffer)
+    yield encode_integers(rows.winner, buffer)
+    yield encode_integers(rows.plies, buffer)
+    yield encode_integers(rows.opening, buffer)
+    yield encode_labels(rows.ending, ENDINGS, buffer)
 
 
 @functools.cache

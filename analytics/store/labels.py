@@ -27,19 +27,19 @@ SHOWN_CHARACTERS = 40  # characters of a text that is too long
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
-def check_size(what: str, text: str, most: int = MAX_LABEL_CHARACTERS) -> None:
+def check_length_and_depth(what: str, text: str, max_characters: int = MAX_LABEL_CHARACTERS) -> None:
     """Check the length of a text and the depth of its brackets; ``what`` names it in messages.
 
-    Raises ``RequestError`` for more than ``most`` characters and for brackets deeper than ``MAX_BRACKETS``.
+    Raises ``RequestError`` for more than ``max_characters`` characters and for brackets deeper than ``MAX_BRACKETS``.
     """
     start = f"{what} {text[:SHOWN_CHARACTERS]!r}…"
-    if len(text) > most:
-        raise RequestError(f"{start} has {len(text):,} characters: write at most {most:,}")
-    if any(depth > MAX_BRACKETS for _, _, depth in _scan_brackets(text)):
+    if len(text) > max_characters:
+        raise RequestError(f"{start} has {len(text):,} characters: write at most {max_characters:,}")
+    if any(depth > MAX_BRACKETS for _, _, depth in _scan_unquoted_characters(text)):
         raise RequestError(f"{start} has brackets inside brackets, deeper than {MAX_BRACKETS}: is one not closed?")
 
 
-def _scan_brackets(text: str) -> Iterator[tuple[int, str, int]]:
+def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield each character that may have a meaning, with its index and the depth of brackets after it.
 
     Characters in quotes have none, nor has one after a backslash.
@@ -63,7 +63,7 @@ def split_label(text: str, what: str) -> tuple[str, list[tuple[str, str]]]:
     ``what`` names the setting in messages. Raises ``RequestError`` for a text that is not such a label, and for one
     that is too long.
     """
-    check_size(what, text)
+    check_length_and_depth(what, text)
     name, opening, rest = text.strip().partition("(")
     if not AGENT_NAME.fullmatch(name.rstrip()) or (opening and not rest.endswith(")")) or "\n" in rest:
         raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
@@ -80,7 +80,7 @@ def split_label(text: str, what: str) -> tuple[str, list[tuple[str, str]]]:
 
 def split_parameters(text: str) -> list[str]:
     """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside of brackets and quotes; empty parts are left out."""
-    commas = [index for index, character, depth in _scan_brackets(text) if character == "," and not depth]
+    commas = [index for index, character, depth in _scan_unquoted_characters(text) if character == "," and not depth]
     bounds = zip([0, *(index + 1 for index in commas)], [*commas, len(text)], strict=True)
     return [part for start, end in bounds if (part := text[start:end].strip())]
 
@@ -97,17 +97,17 @@ def quote_non_ascii_words(value: str) -> str:
     if value.isascii() or "${" in value:
         return value
     parts, start = [], 0
-    for end in [*_word_ends(value), len(value)]:
+    for end in [*_find_word_ends(value), len(value)]:
         word = value[start:end].strip()
         parts += [word if word.isascii() or word[0] in "\"'" else quote(word), value[end : end + 1]]
         start = end + 1
     return "".join(parts)
 
 
-def _word_ends(value: str) -> Iterator[int]:
+def _find_word_ends(value: str) -> Iterator[int]:
     """Yield the indices of the characters between the words of a value: brackets, commas, the first colon of a key."""
     brackets, last = "", ""
-    for index, character, _ in _scan_brackets(value):
+    for index, character, _ in _scan_unquoted_characters(value):
         inside = brackets[-1:]
         if character in _OPENING:
             brackets += character
@@ -123,7 +123,7 @@ def _word_ends(value: str) -> Iterator[int]:
         yield index
 
 
-def parse_value(what: str, setting: str) -> Any:
+def parse_setting_value(what: str, setting: str) -> Any:
     """Read the value of ``key=value`` in Hydra's grammar, or in JSON, in which labels show lists and mappings.
 
     Raises ``RequestError`` for a text in neither, and for several values.
@@ -202,7 +202,7 @@ def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the values of a label; a label inside it stays a text."""
     name, parameters = split_label(text, "agent")
     return name, {
-        key: value if value.endswith(")") else parse_value(f"agent {text!r}", f"{key}={value}")
+        key: value if value.endswith(")") else parse_setting_value(f"agent {text!r}", f"{key}={value}")
         for key, value in parameters
     }
 

@@ -40,7 +40,7 @@ class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
     schema_version: int
 
 
-def check_archive(root: PurePath, create: bool) -> None:
+def ensure_archive(root: PurePath, create: bool) -> None:
     """Require an archive of this schema version at ``root``; with ``create`` it is made if need be, and writable.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a store that does not answer.
@@ -174,14 +174,14 @@ def describe_other_format(root: PurePath, version: int) -> str:
 # Archives of strangers.
 
 
-def warn_if_unknown(root: PurePath) -> None:
+def warn_if_unknown_archive(root: PurePath) -> None:
     """Log a warning, once, about an archive that this user neither made nor verified on this machine.
 
     The sample is part of the program: whoever can write there can change the program, too.
     """
     known = _is_shipped_sample(root)
     with suppress(OSError):
-        known = known or find_memory_path(root).exists()
+        known = known or build_memory_path(root).exists()
     if not known:
         logger.warning(
             "archive %r was neither made nor verified on this machine: run 'qarena archive verify%s' (said once)",
@@ -197,13 +197,13 @@ def _is_shipped_sample(root: PurePath) -> bool:
 
 def remember_archive(root: PurePath) -> None:
     """Remember an archive that was used now. One that cannot be remembered is noted again."""
-    memory = find_memory_path(root)
+    memory = build_memory_path(root)
     with suppress(OSError):
         create_private_folder(memory.parent)
         memory.touch()
 
 
-def find_memory_path(root: PurePath) -> Path:
+def build_memory_path(root: PurePath) -> Path:
     """The file beside the compiled kernels that remembers an archive, and which of its files are sound.
 
     Its name follows from the place of the archive, and from the times and the number of its marker: a copy is another
@@ -254,7 +254,7 @@ class VerifiableFile(NamedTuple):
                 if not hashlib.file_digest(file, "sha256").hexdigest().startswith(self.checksum):
                     return False
                 rows = read_footer(file).rows
-                return rows == self.rows or (known is not None and rows <= known.most_rows)
+                return rows == self.rows or (known is not None and rows <= known.max_rows)
         except (OSError, ValueError):
             return False
 
@@ -274,7 +274,7 @@ def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> Verifi
         return None
     if files[0].backend.checks_bytes:
         return next((file for file in files if not file.is_there), None)
-    memory = find_memory_path(root)
+    memory = build_memory_path(root)
     known = _read_memory(memory)
     stamps: dict[VerifiableFile, list[str | int]] = {}
     for file in files:
@@ -308,11 +308,11 @@ def _read_memory(memory: Path) -> dict[str, list[str | int]]:
 _memories: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
 
 
-def _write_memory(memory: Path, known: dict[str, list[str | int]]) -> None:
+def _write_memory(memory: Path, stamps: dict[str, list[str | int]]) -> None:
     with suppress(OSError):  # a cache that cannot be written costs time only
         create_private_folder(memory.parent)
         with use_temporary_path(memory) as temporary:
-            temporary.write_text(json.dumps(known))
+            temporary.write_text(json.dumps(stamps))
             temporary.replace(memory)
         _remove_old_memories(memory.parent)
 

@@ -120,19 +120,19 @@ def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
     return card
 
 
-def copy(source: Archive, card: PolicyCard, target: Archive, new: PolicyCard) -> None:
-    """Add a policy of another archive, with its files, under the card ``new``.
+def copy(source: Archive, card: PolicyCard, target: Archive, target_card: PolicyCard) -> None:
+    """Add a policy of another archive, with its files, under the card ``target_card``.
 
     Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
     """
-    folder = policy_folder(target, new.policy_id)
+    folder = policy_folder(target, target_card.policy_id)
     for name, file in card.files.items():
         try:
             content = _read_file(source, card, name)
         except ValueError as error:
             raise FailureError(f"policy '{card.name}' of {source.root} is damaged: {error}") from error
         _write_file(target, folder, name, file.rows, content)
-    target.write_record(folder / CARD, new)
+    target.write_record(folder / CARD, target_card)
 
 
 def _write_file(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
@@ -151,24 +151,24 @@ def find_by_name(archive: Archive, name: str) -> PolicyCard | None:
     return found
 
 
-def find(archive: Archive, wanted: str) -> PolicyCard:
+def find(archive: Archive, id_or_name: str) -> PolicyCard:
     """The card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
-    if wanted in list_policy_ids(archive):
-        return load_card(archive, wanted)
-    card = find_by_name(archive, wanted)
+    if id_or_name in list_policy_ids(archive):
+        return load_card(archive, id_or_name)
+    card = find_by_name(archive, id_or_name)
     if card is None:
         known = {card.name for card in load_cards(archive)}
-        raise NotFoundError(f"policy {wanted!r} is not in archive {archive.root}{describe_valid_names(wanted, known)}")
+        raise NotFoundError(f"policy {id_or_name!r} is not in archive {archive.root}{describe_valid_names(id_or_name, known)}")
     return card
 
 
-def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
+def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
     """A policy by its id or name; its checksums are checked.
 
     Raises ``RequestError`` if there is none, or if it differs from its card.
     """
     try:
-        card = find(archive, wanted)
+        card = find(archive, id_or_name)
     except FailureError as error:
         raise RequestError(str(error)) from error
     try:

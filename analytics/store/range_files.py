@@ -253,15 +253,15 @@ def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsiz
 
 
 def _sum_run_tallies(
-    archive: Archive, run_id: str, known: Ranges, found: Sequence[dict[int, Tally]], end: int
+    archive: Archive, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
-    """The tallies of a run from those of its ranges, and from the games of those that are not ``known``."""
+    """The tallies of a run from those of its ranges, and from the games of those that are not ``tally_ranges``."""
     counted_now = [
         _count_range_tallies(archive, run_id, stored, end)
-        for stored in archive.list_effective_ranges(run_id).select_outside(known)
+        for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
         if stored.first < end
     ]
-    summed = sum_tallies_by_key(item for tallies in (*found, *counted_now) for item in tallies.items())
+    summed = sum_tallies_by_key(item for tallies in (*range_tallies, *counted_now) for item in tallies.items())
     return dict(sorted(summed.items()))
 
 
@@ -269,7 +269,7 @@ def _count_range_tallies(archive: Archive, run_id: str, stored: StoredRange, end
     record, rows = archive.load_run(run_id), read_rows(archive, run_id, stored, "games")
     if stored.end > end:
         rows = select_units(rows, record.unit_line, stored.first, end)
-    return count_tallies(rows, record.swapped)
+    return tally_game_rows(rows, record.swapped)
 
 
 FileContent = tuple[PurePath, bytes]  # with its content
@@ -311,7 +311,7 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     return [tallies_from_rows(islice(rows, size)) for size in sizes]
 
 
-def count_tallies(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
+def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
     """The tallies by pairing of rows of the table ``games``."""
     found = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):

@@ -90,15 +90,15 @@ def split_aligned(first: int, end: int) -> Iterator[Range]:
         first += size
 
 
-def split_into_files(first: int, end: int, total: int, most: int) -> Iterator[Range]:
-    """A range as parts that each become one file: aligned, at most ``most`` units, the greatest that fit.
+def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Iterator[Range]:
+    """A range as parts that each become one file: aligned, at most ``max_units`` units, the greatest that fit.
 
-    The last one ends at ``total``, the run's last unit, whatever its size is.
+    The last one ends at ``end_unit``, the run's last unit, whatever its size is.
     """
-    largest = 1 << (max(1, most).bit_length() - 1)
+    largest = 1 << (max(1, max_units).bit_length() - 1)
     while first < end:
         size = min(first & -first or largest, largest)
-        while first + size > end and end != total:
+        while first + size > end and end != end_unit:
             size >>= 1
         yield first, min(first + size, end)
         first += size
@@ -115,15 +115,15 @@ def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
     return result
 
 
-def list_gaps(held: Iterable[Range], total: int, first: int = 0) -> list[Range]:
-    """The ranges of the units from ``first`` to before ``total`` that are not in ``held``, which ascends."""
+def list_gaps(ranges: Iterable[Range], end_unit: int, first: int = 0) -> list[Range]:
+    """The ranges of the units from ``first`` to before ``end_unit`` that are not in ``ranges``, which ascends."""
     gaps, reached = [], first
-    for start, end in held:
-        if reached < min(start, total):
-            gaps.append((reached, min(start, total)))
+    for start, end in ranges:
+        if reached < min(start, end_unit):
+            gaps.append((reached, min(start, end_unit)))
         reached = max(reached, end)
-    if reached < total:
-        gaps.append((reached, total))
+    if reached < end_unit:
+        gaps.append((reached, end_unit))
     return gaps
 
 
@@ -154,7 +154,7 @@ class StoredRange(NamedTuple):
         return self.end - self.first
 
     @property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """The rows that a file of any table can have."""
         return ROWS_A_UNIT * self.units
 
@@ -222,9 +222,9 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         """The units that they hold, as few ranges as possible."""
         return merge_ranges((each.first, each.end) for each in self)
 
-    def list_gaps(self, total: int, first: int = 0) -> list[Range]:
-        """The ranges of the units from ``first`` to before ``total`` that they lack."""
-        return list_gaps(((each.first, each.end) for each in self), total, first)
+    def list_gaps(self, end_unit: int, first: int = 0) -> list[Range]:
+        """The ranges of the units from ``first`` to before ``end_unit`` that they lack."""
+        return list_gaps(((each.first, each.end) for each in self), end_unit, first)
 
     def select_overlapping(self, first: int, end: int) -> Ranges:
         """Those that hold units from ``first`` to before ``end``."""
@@ -240,7 +240,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         index = int(np.searchsorted(self.ends, unit, "right"))
         return self[index] if index < len(self) and self[index].first <= unit else None
 
-    def has_units(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def mark_held_units(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each unit is held; the same shape as ``units``."""
         if not self:
             return np.zeros(units.shape, np.bool_)
@@ -250,7 +250,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
     def select_outside(self, others: Ranges) -> list[StoredRange]:
         """Those whose first unit is in none of ``others``."""
-        return [each for each, held in zip(self, others.has_units(self.firsts).tolist(), strict=True) if not held]
+        return [each for each, held in zip(self, others.mark_held_units(self.firsts).tolist(), strict=True) if not held]
 
     def find_fingerprint(self, first: int, end: int) -> int | None:
         """The fingerprint of a range that is made of whole ranges of these; None: it is not."""
@@ -315,17 +315,17 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
     return slices
 
 
-def select_disjoint_ranges(found: Iterable[StoredRange]) -> Ranges:
+def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
     """The ranges of a derived table that count: from left to right, each that begins where nothing was taken."""
     kept, reached = [], 0
-    for each in sorted(_sort_by_preference(found), key=lambda each: (each.first, -each.end, each.fingerprint)):
+    for each in sorted(_sort_by_preference(files), key=lambda each: (each.first, -each.end, each.fingerprint)):
         if each.first >= reached:
             kept.append(each)
             reached = each.end
     return Ranges(kept)
 
 
-def select_effective_derived(found: Iterable[StoredRange], games: Ranges) -> Ranges:
+def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
     """The ranges of a derived table that count: those about games that count.
 
     The range of a file is made of whole ranges of games, whose fingerprints add up to its own. Or several files make up
@@ -333,7 +333,7 @@ def select_effective_derived(found: Iterable[StoredRange], games: Ranges) -> Ran
     """
     whole, finer = [], []
     same = {each[:3] for each in games}  # the usual case: a file for each file of games
-    for each in found:
+    for each in files:
         known = each.fingerprint if each[:3] in same else games.find_fingerprint(each.first, each.end)
         if known is None:
             finer.append(each)
@@ -343,8 +343,8 @@ def select_effective_derived(found: Iterable[StoredRange], games: Ranges) -> Ran
     return select_disjoint_ranges([*kept, *_select_tilings(finer, games, kept)]) if finer else kept
 
 
-def _select_tilings(finer: Sequence[StoredRange], games: Ranges, known: Ranges) -> Iterator[StoredRange]:
-    """Those of ``finer`` that make up whole ranges of games which ``known`` lacks."""
+def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_ranges: Ranges) -> Iterator[StoredRange]:
+    """Those of ``finer`` that make up whole ranges of games which ``effective_ranges`` lacks."""
     if not len(games):
         return
     firsts = np.fromiter((each.first for each in finer), np.int64, len(finer))
@@ -354,18 +354,18 @@ def _select_tilings(finer: Sequence[StoredRange], games: Ranges, known: Ranges) 
         if games[number].first <= each.first and each.end <= games[number].end:
             inside.setdefault(games[number], []).append(each)
     for whole, found in inside.items():
-        if known.find_range(whole.first) is None:
+        if effective_ranges.find_range(whole.first) is None:
             yield from _find_tiling(found, whole)
 
 
-def _find_tiling(found: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredRange]:
+def _find_tiling(files: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredRange]:
     """Neighbours among some files that make up a range, by units and by fingerprints; nothing if there are none.
 
     A file of other games may be there too, so the largest files are not always the ones.
     """
     # By unit: the sums that files reach before it, each with the last of these files and the sum before that.
     reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {whole.first: {0: None}}
-    for each in sorted(_sort_by_preference(found), key=lambda each: (each.first, -each.end)):
+    for each in sorted(_sort_by_preference(files), key=lambda each: (each.first, -each.end)):
         for total in [*reached.get(each.first, ())][:MAX_SUMS]:
             reached.setdefault(each.end, {}).setdefault((total + each.fingerprint) % MODULUS, (each, total))
     step, kept = reached.get(whole.end, {}).get(whole.fingerprint), list[StoredRange]()
@@ -375,6 +375,6 @@ def _find_tiling(found: Iterable[StoredRange], whole: StoredRange) -> Iterator[S
     yield from reversed(kept)
 
 
-def _sort_by_preference(found: Iterable[StoredRange]) -> list[StoredRange]:
+def _sort_by_preference(files: Iterable[StoredRange]) -> list[StoredRange]:
     """Files so that of the same games the greater extent, which holds more, comes first; then the smaller check."""
-    return sorted(sorted(found, key=lambda each: each.checksum), key=lambda each: each.extent, reverse=True)
+    return sorted(sorted(files, key=lambda each: each.checksum), key=lambda each: each.extent, reverse=True)

@@ -90,12 +90,12 @@ class Snapshot(Archive):
         return self._found[table, run_id]
 
     def select_effective(
-        self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]
+        self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
         """As ``Archive.select_effective``, once for each table: the files that were found stay the same."""
         key = run_id, table, extents
         if key not in self._ranges:
-            self._ranges[key] = super().select_effective(*key, found)
+            self._ranges[key] = super().select_effective(*key, files)
         return self._ranges[key]
 
     def load_sweep_jobs(self) -> list[SweepJob]:
@@ -127,7 +127,7 @@ def _catch_failure(read: Callable[[], T]) -> T | FailureError:
         return error
 
 
-def _get_or_raise(kept: T | FailureError) -> T:
-    if isinstance(kept, FailureError):
-        raise kept
-    return kept
+def _get_or_raise(result: T | FailureError) -> T:
+    if isinstance(result, FailureError):
+        raise result
+    return result

@@ -74,17 +74,17 @@ class SprtVerdict(StoredRecord, frozen=True):
             raise ValueError(f"pairs={self.pairs} is above most_pairs={self.most_pairs}")
 
     @staticmethod
-    def from_test(run_id: str, ended: SequentialTest, command: str) -> SprtVerdict:
+    def from_test(run_id: str, sequential_test: SequentialTest, command: str) -> SprtVerdict:
         """The verdict of a trial that has ended."""
-        test = ended.hypotheses, ended.most
+        test = sequential_test.hypotheses, sequential_test.most
         return SprtVerdict(
             compute_verdict_id(*test),
             run_id,
             *test,
-            ended.accepted,
-            ended.pairs,
-            ended.counts,
-            ended.ratio,
+            sequential_test.accepted,
+            sequential_test.pairs,
+            sequential_test.counts,
+            sequential_test.ratio,
             format_current_time(),
             command,
         )
@@ -127,17 +127,17 @@ def list_verdict_files(archive: Archive) -> list[PurePath]:
     return [path for path in archive.list_files_below(FOLDER) if named.fullmatch(archive.relative_name(path))]
 
 
-def read_outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
+def read_outcomes(archive: Archive, run_id: str, max_pairs: int) -> NDArray[np.int8]:
     """[P] outcomes of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
 
-    ``P`` is ``most`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
+    ``P`` is ``max_pairs`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
     """
     record, ranges = archive.find_run(run_id), archive.list_effective_ranges(run_id)
     if record is None:
         return np.empty(0, np.int8)
     line = record.unit_line
     held = [line.pair_range(0, each.first, each.end) for each in ranges]
-    found = np.full(min(most, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
+    found = np.full(min(max_pairs, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
     for each, (first, _) in zip(ranges, held, strict=True):
         if first >= len(found):
             break
@@ -149,14 +149,14 @@ def read_outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
     return found
 
 
-def select_known_outcomes(found: NDArray[np.int8], first: int) -> NDArray[np.int8]:
-    """The outcomes from pair ``first`` to the next one that is unknown."""
-    unknown = np.flatnonzero(found[first:] == UNKNOWN)
-    return found[first : first + unknown[0]] if len(unknown) else found[first:]
+def select_known_outcomes(outcomes: NDArray[np.int8], first_pair: int) -> NDArray[np.int8]:
+    """The outcomes from pair ``first_pair`` to the next one that is unknown."""
+    unknown = np.flatnonzero(outcomes[first_pair:] == UNKNOWN)
+    return outcomes[first_pair : first_pair + unknown[0]] if len(unknown) else outcomes[first_pair:]
 
 
-def run_sequential_test(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> SequentialTest:
+def run_sequential_test(archive: Archive, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
     """The test over the games that the archive holds."""
-    begun = SequentialTest(hypotheses, most)
-    begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, most), 0))
+    begun = SequentialTest(hypotheses, max_pairs)
+    begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, max_pairs), 0))
     return begun

@@ -78,8 +78,8 @@ def count_rows(file: io.BufferedIOBase, name: str) -> int:
     if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.checksum):
         raise ValueError("has other bytes than its name says: some have changed since it was written")
     rows = read_footer(file).rows
-    if rows > known.most_rows:
-        raise ValueError(f"has {rows:,} rows: its {known.units:,} units have no table of more than {known.most_rows:,}")
+    if rows > known.max_rows:
+        raise ValueError(f"has {rows:,} rows: its {known.units:,} units have no table of more than {known.max_rows:,}")
     return rows
 
 
@@ -122,25 +122,25 @@ def load_games(backend: Backend, games: PurePath, plies: PurePath) -> RangeGames
     return build_checked_games(frame, rows, plies)
 
 
-def build_checked_games(frame: pl.DataFrame, rows: pl.DataFrame, path: PurePath) -> RangeGames:
+def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: PurePath) -> RangeGames:
     """Build the games from rows of ``games`` and of ``plies``, which come from the file at ``path``.
 
     Raises ``FailureError`` unless the games have as many plies as there are rows.
     """
-    plies = np.array(frame["plies"])  # a copy: kernels take arrays that may be written to
+    plies = np.array(game_rows["plies"])  # a copy: kernels take arrays that may be written to
     expected = int(np.clip(plies, 0, PIECES).sum(dtype=np.int64))
-    if len(rows) != expected:
-        raise damaged_file_error(path, f"has {len(rows)} rows, the games of its range have {expected} plies")
-    return build_games(frame, rows)
+    if len(ply_rows) != expected:
+        raise damaged_file_error(path, f"has {len(ply_rows)} rows, the games of its range have {expected} plies")
+    return build_games(game_rows, ply_rows)
 
 
-def build_games(frame: pl.DataFrame, rows: pl.DataFrame) -> RangeGames:
+def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
     """The games in rows of ``games`` and of ``plies``, as many as these say."""
-    ends = build_games_without_plies(frame)
-    games = Games.zeros(len(frame))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
+    ends = build_games_without_plies(game_rows)
+    games = Games.zeros(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
-        scatter(np.array(rows[column]), games.plies, matrix)
-    return RangeGames(np.array(frame["game_id"]), np.array(frame["opening"]), games)
+        fill_ply_matrix(np.array(ply_rows[column]), games.plies, matrix)
+    return RangeGames(np.array(game_rows["game_id"]), np.array(game_rows["opening"]), games)
 
 
 def build_games_without_plies(frame: pl.DataFrame) -> Games:
@@ -150,7 +150,7 @@ def build_games_without_plies(frame: pl.DataFrame) -> Games:
 
 
 @kernel()
-def scatter(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]) -> None:
+def fill_ply_matrix(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]) -> None:
     """Write a column of ``plies`` [R], which is in the order (ply, game), into ``matrix`` [16, G].
 
     Game g has ``plies[g]`` rows; what lies beyond its last ply stays as it is.

@@ -45,10 +45,10 @@ def _escape_json(character: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def to_line(text: str, most: int = MESSAGE_CHARACTERS) -> str:
-    """Return a text as one line without hidden characters, of at most ``most`` characters and an ellipsis."""
-    line = escape_hidden(" ".join(text[: 8 * most].split()))
-    return line if len(line) <= most and len(text) <= 8 * most else f"{line[:most]}…"
+def to_line(text: str, max_characters: int = MESSAGE_CHARACTERS) -> str:
+    """Return a text as one line without hidden characters, of at most ``max_characters`` characters and an ellipsis."""
+    line = escape_hidden(" ".join(text[: 8 * max_characters].split()))
+    return line if len(line) <= max_characters and len(text) <= 8 * max_characters else f"{line[:max_characters]}…"
 
 
 def to_typed_text(text: str) -> str:

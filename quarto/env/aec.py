@@ -81,7 +81,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         self.infos: dict[str, dict[str, Any]] = {seat: {} for seat in SEATS}
 
     def observe(self, agent: str) -> dict[str, NDArray[np.int8]]:
-        legal = self.game.legal if agent == self.agent_selection else 0
+        legal = self.game.legal_action_mask if agent == self.agent_selection else 0
         return {"observation": encode_pieces(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:

@@ -14,7 +14,7 @@ from numba import types
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
 from quarto.position import ALL_CELLS, place_piece
-from quarto.solver.search import can_give, can_move, can_win_at_once
+from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_win_at_once
 from quarto.solver.table import BUCKET_WORDS, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, find_bucket, proof_key
 from quarto.threats import SAFE_PIECES, danger_byte
 
@@ -84,7 +84,7 @@ def _can_force_win(lanes: int, occupied: int, available: int, placements: int, r
         return known
     if pieces <= VALUED_PIECES:
         question = DRAW if losing else WIN
-        if can_give(lanes, occupied, available, safe, question, rules, search) == losing:
+        if can_giver_win_or_draw(lanes, occupied, available, safe, question, rules, search) == losing:
             return 0
     answer = losing
     while safe and answer == losing:
@@ -123,7 +123,7 @@ def _is_decided_within(lanes: int, occupied: int, available: int, placements: in
         return known
     if pieces <= VALUED_PIECES:
         question = WIN if winning else DRAW
-        if can_move(lanes, occupied, available, question, rules, search) != winning:
+        if can_mover_win_or_draw(lanes, occupied, available, question, rules, search) != winning:
             return 0
     answer, gifts = 1 - winning, available
     while gifts and answer != winning:

@@ -147,7 +147,7 @@ def _can_win_giving_two(word: int, available: int) -> int:
 
 
 @inline_function
-def _can_place_three(word: int, available: int, hand: int, question: int) -> int:
+def _can_achieve_placing_three(word: int, available: int, hand: int, question: int) -> int:
     """Whether the player who places on one of three cells can win, or can at least draw."""
     byte = _broadcast_piece_byte(hand)
     for cell in range(3):
@@ -161,58 +161,58 @@ def _can_place_three(word: int, available: int, hand: int, question: int) -> int
 
 
 @inline_function
-def _can_give_three(word: int, available: int, safe: int, question: int) -> int:
+def _can_achieve_giving_three(word: int, available: int, safe: int, question: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _can_place_three(word, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_achieve_placing_three(word, available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0
 
 
 @inline_function
-def _can_place_four(sets: TwoWords, available: int, hand: int, question: int) -> int:
+def _can_achieve_placing_four(sets: TwoWords, available: int, hand: int, question: int) -> int:
     byte = _broadcast_piece_byte(hand)
     for cell in range(4):
         left = _fill_one_of_four(sets, cell, byte)
-        if _can_give_three(left, available, _safe_pieces_of_three(left, available), question):
+        if _can_achieve_giving_three(left, available, _safe_pieces_of_three(left, available), question):
             return 1
     return 0
 
 
 @kernel(types.int64(types.uint64, types.uint64, types.int64, types.int64, types.int64))
-def _can_give_four(none: int, three: int, available: int, safe: int, question: int) -> int:
+def _can_achieve_giving_four(none: int, three: int, available: int, safe: int, question: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _can_place_four((none, three), available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_achieve_placing_four((none, three), available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0
 
 
 @inline_function
-def _can_place_five(sets: FourWords, available: int, hand: int, question: int) -> int:
+def _can_achieve_placing_five(sets: FourWords, available: int, hand: int, question: int) -> int:
     byte = _broadcast_piece_byte(hand)
     for cell in range(5):
         left = _fill_one_of_five(sets, cell, byte)
         safe = _safe_pieces_of_four(left, available)
-        if safe != 0 and _can_give_four(left[0], left[1], available, safe, question):
+        if safe != 0 and _can_achieve_giving_four(left[0], left[1], available, safe, question):
             return 1
     return 0
 
 
 @inline_function
-def _can_give_five(sets: FourWords, available: int, safe: int, question: int) -> int:
+def _can_achieve_giving_five(sets: FourWords, available: int, safe: int, question: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _can_place_five(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_achieve_placing_five(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0
 
 
 @inline_function
-def _can_place_six(sets: EightWords, available: int, hand: int, question: int) -> int:
+def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, question: int) -> int:
     """The cells that leave the fewest safe gifts come first."""
     byte, counts = _broadcast_piece_byte(hand), int64(0)
     for cell in range(6):
@@ -222,7 +222,7 @@ def _can_place_six(sets: EightWords, available: int, hand: int, question: int) -
         for cell in range(6):
             if (counts >> (4 * cell)) & 15 == count:
                 left = _fill_one_of_six(sets, cell, byte)
-                if _can_give_five(left, available, _safe_pieces_of_five(left, available), question):
+                if _can_achieve_giving_five(left, available, _safe_pieces_of_five(left, available), question):
                     return 1
     return 0
 
@@ -277,18 +277,18 @@ ENDGAME_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.in
 
 
 @kernel(ENDGAME_SIGNATURE)
-def can_place_in_endgame(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any) -> int:
+def can_placer_achieve_in_endgame(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any) -> int:
     """Whether the mover with ``hand``, which wins nowhere, can win or at least draw (1 or 0): six cells at most."""
     sets = _build_needed_values(lanes, occupied, rules)
     cells = CELLS - int64(popcount(occupied))
     if cells == 6:
-        return _can_place_six(sets, available, hand, question)
+        return _can_achieve_placing_six(sets, available, hand, question)
     if cells == 5:
-        return _can_place_five(sets[:4], available, hand, question)
+        return _can_achieve_placing_five(sets[:4], available, hand, question)
     if cells == 4:
-        return _can_place_four(sets[:2], available, hand, question)
+        return _can_achieve_placing_four(sets[:2], available, hand, question)
     if cells == 3:
-        return _can_place_three(sets[0], available, hand, question)
+        return _can_achieve_placing_three(sets[0], available, hand, question)
     if question == WIN:
         return 0
     if cells == 1:
@@ -301,12 +301,12 @@ def can_place_in_endgame(lanes: int, occupied: int, available: int, hand: int, q
 
 
 @kernel(ENDGAME_SIGNATURE)
-def can_give_in_endgame(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any) -> int:
+def can_giver_achieve_in_endgame(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any) -> int:
     """The same with six empty cells for the giver of one of the ``safe`` pieces."""
     sets = _build_needed_values(lanes, occupied, rules)
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if _can_place_six(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+        if _can_achieve_placing_six(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
             return 1
     return 0

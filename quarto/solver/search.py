@@ -24,7 +24,7 @@ from quarto.bits import array_pointer, lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
 from quarto.position import ALL_CELLS, place_piece
 from quarto.rules import CELLS
-from quarto.solver.endgame import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
+from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_in_endgame, can_placer_achieve_in_endgame
 from quarto.solver.table import (
     CHILD_FIELDS,
     DRAW,
@@ -51,7 +51,7 @@ QUESTION_SIGNATURE = types.int64(
 
 
 @inline_function
-def count_replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
+def count_safe_replies_per_gift(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
     """The number of (cell, safe gift) answers to each gift that do not win at once: a byte each, gifts 0-7 and 8-15.
 
     On every cell each attribute value is looked up once, not once for each gift. After another piece was placed, the
@@ -81,7 +81,7 @@ def count_replies(lanes: int, occupied: int, available: int, rules: Any) -> tupl
 
 
 @inline_function
-def find_gift_with_fewest_replies(counts: tuple[int, int], gifts: int) -> int:
+def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
     """The gift with the fewest replies and their number, as number << 8 | gift."""
     least = int64(1 << 30)
     while gifts:
@@ -132,43 +132,43 @@ def generate_children(
 
 @inline_function
 def keep_unsolved_children(
-    found: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
+    children: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
     """Keep the children of ``occupied`` that must be searched, with their promise: see ``generate_children``."""
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
-        board, safe, key, order = found[i]
+        board, safe, key, order = children[i]
         answer = recall_answer(key, pieces, question, search)
         if answer == 1:
             return -1
         repeated = False
         if pieces <= DISTINCT_PIECES:
             for j in range(kept):
-                repeated |= found[j, KEY] == key
+                repeated |= children[j, KEY] == key
         if answer == 0 or repeated:
             continue
         cell = int64(order & uint64(255))
-        counts = count_replies(board, occupied | int64(1) << cell, available, rules)
-        found[kept, LANES], found[kept, SAFE], found[kept, KEY] = board, safe, key
-        found[kept, ORDER] = uint64(find_gift_with_fewest_replies(counts, int64(safe)) >> 8 << 8 | cell)
+        counts = count_safe_replies_per_gift(board, occupied | int64(1) << cell, available, rules)
+        children[kept, LANES], children[kept, SAFE], children[kept, KEY] = board, safe, key
+        children[kept, ORDER] = uint64(pack_fewest_replies_and_gift(counts, int64(safe)) >> 8 << 8 | cell)
         kept += 1
     return kept
 
 
 @inline_function
-def bring_best_child_to(found: Any, i: int, count: int) -> None:
+def bring_best_child_to(children: Any, i: int, count: int) -> None:
     """Bring the most promising of the children from ``i`` on to index ``i``."""
     best = i
     for j in range(i + 1, count):
-        if found[j, ORDER] < found[best, ORDER]:
+        if children[j, ORDER] < children[best, ORDER]:
             best = j
     if best != i:
         for field in range(CHILD_FIELDS):
-            found[i, field], found[best, field] = found[best, field], found[i, field]
+            children[i, field], children[best, field] = children[best, field], children[i, field]
 
 
 @kernel(QUESTION_SIGNATURE)
-def _can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
+def _can_placer_win_or_draw(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover with ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
 
     Means nothing once ``search.stopped`` is 1.
@@ -176,7 +176,7 @@ def _can_place(lanes: int, occupied: int, available: int, hand: int, question: i
     pieces = int64(popcount(occupied)) + 1
     search.nodes += 1
     if pieces > ENDGAME_PIECES:
-        return can_place_in_endgame(lanes, occupied, available, hand, question, rules)
+        return can_placer_achieve_in_endgame(lanes, occupied, available, hand, question, rules)
     search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
     count = generate_children(lanes, occupied, available, hand, question, rules, search)
     found, answer, i = child_buffer(search, pieces), int64(count < 0), int64(0)
@@ -188,39 +188,39 @@ def _can_place(lanes: int, occupied: int, available: int, hand: int, question: i
         answer = max(known, 0)
         if pieces == ENDGAME_PIECES:
             search.nodes += 1
-            answer = can_give_in_endgame(board, filled, available, int64(safe), question, rules)
+            answer = can_giver_achieve_in_endgame(board, filled, available, int64(safe), question, rules)
         gifts = int64(safe) if known < 0 and pieces < ENDGAME_PIECES else int64(0)
         counts = uint64(0), uint64(0)
         if gifts and pieces <= TABLE_PIECES:
-            counts = count_replies(board, filled, available, rules)
+            counts = count_safe_replies_per_gift(board, filled, available, rules)
         while gifts and answer == 0 and search.stopped == 0:
             gift = lowest_bit(gifts)
             if pieces <= TABLE_PIECES:
-                gift = find_gift_with_fewest_replies(counts, gifts) & 255
+                gift = pack_fewest_replies_and_gift(counts, gifts) & 255
             gifts &= ~(int64(1) << gift)
             rest = available & ~(int64(1) << gift)
-            answer = 1 - _can_place(board, filled, rest, gift, 1 - question, rules, search)
+            answer = 1 - _can_placer_win_or_draw(board, filled, rest, gift, 1 - question, rules, search)
         if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
             remember_answer(key, question, answer, search)
         i += 1
     return answer
 
 
-can_place = to_external_kernel(_can_place)
+can_placer_win_or_draw = to_external_kernel(_can_placer_win_or_draw)
 
 
 @kernel(QUESTION_SIGNATURE)
-def _can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
+def _can_giver_win_or_draw(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
     """Whether the giver, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        if can_place(lanes, occupied, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
+        if can_placer_win_or_draw(lanes, occupied, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
             return 1
     return 0
 
 
-can_give = to_external_kernel(_can_give)
+can_giver_win_or_draw = to_external_kernel(_can_giver_win_or_draw)
 
 
 MOVER_TABLE_PIECES = 11  # boards with more have no key of one word
@@ -236,7 +236,7 @@ def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bo
 
 
 @kernel(MOVER_QUESTION_SIGNATURE)
-def _can_move(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
     if available == 0:
         return int64(question == DRAW)
@@ -258,11 +258,11 @@ def _can_move(lanes: int, occupied: int, available: int, question: int, rules: A
                 continue
             key = proof_key(board, filled, search) if pieces <= MOVER_TABLE_PIECES else uint64(0)
             known = recall_answer(key, pieces, 1 - question, search) if pieces <= MOVER_TABLE_PIECES else int64(-1)
-            theirs = known if known >= 0 else _can_move(board, filled, rest, 1 - question, rules, search)
+            theirs = known if known >= 0 else _can_mover_win_or_draw(board, filled, rest, 1 - question, rules, search)
             if known < 0 and pieces <= MOVER_TABLE_PIECES and search.stopped == 0:
                 remember_answer(key, 1 - question, theirs, search)
             answer = 1 - theirs
     return answer
 
 
-can_move = to_external_kernel(_can_move)
+can_mover_win_or_draw = to_external_kernel(_can_mover_win_or_draw)

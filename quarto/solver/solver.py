@@ -14,10 +14,10 @@ from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
 from quarto.notation import format_position
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES
-from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_pieces, place_piece
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_piece_mask, place_piece
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.distance import can_force_win, is_decided_within
-from quarto.solver.search import can_give, can_move, can_place
+from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_placer_win_or_draw
 from quarto.solver.table import (
     CHILD_FIELDS,
     DRAW,
@@ -48,19 +48,19 @@ def _solve_value(lanes: int, occupied: int, available: int, hand: int, rules: An
     if hand >= 0:
         if winning_cells(lanes, occupied, hand, rules):
             return 1
-        if can_place(lanes, occupied, available, hand, WIN, rules, search):
+        if can_placer_win_or_draw(lanes, occupied, available, hand, WIN, rules, search):
             return 1
-        return can_place(lanes, occupied, available, hand, DRAW, rules, search) - 1
+        return can_placer_win_or_draw(lanes, occupied, available, hand, DRAW, rules, search) - 1
     if available == 0:
         return 0
     if rules.mover_chooses != 0:
-        if can_move(lanes, occupied, available, WIN, rules, search):
+        if can_mover_win_or_draw(lanes, occupied, available, WIN, rules, search):
             return 1
-        return can_move(lanes, occupied, available, DRAW, rules, search) - 1
+        return can_mover_win_or_draw(lanes, occupied, available, DRAW, rules, search) - 1
     safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
-    if can_give(lanes, occupied, available, safe, WIN, rules, search):
+    if can_giver_win_or_draw(lanes, occupied, available, safe, WIN, rules, search):
         return 1
-    return can_give(lanes, occupied, available, safe, DRAW, rules, search) - 1
+    return can_giver_win_or_draw(lanes, occupied, available, safe, DRAW, rules, search) - 1
 
 
 solve_value = to_external_kernel(_solve_value)
@@ -104,7 +104,7 @@ solve_distance = to_external_kernel(_solve_distance)
 
 
 @inline_function
-def _write_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
+def _fill_turn(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
     """Write down a turn after which the opponent has position ``after``, as [4] int8: see ``solve_turns``."""
     state = (after.lanes, after.occupied, after.available, after.hand)
     value = solve_value(*state, rules, search)
@@ -128,7 +128,7 @@ def solve_turns(
         rest = available & ~(int64(1) << piece)
         if hand < 0 and not mover_chooses:
             after = Position(lanes, occupied, rest, piece, int64(NONE))
-            _write_turn(turns[count], int64(NONE), piece, after, with_distance, rules, search)
+            _fill_turn(turns[count], int64(NONE), piece, after, with_distance, rules, search)
             count += 1
             continue
         wins, empty = winning_cells(lanes, occupied, piece, rules), ~occupied & ALL_CELLS
@@ -147,7 +147,7 @@ def solve_turns(
                 gifts &= gifts - 1
                 hand_then = int64(NONE) if mover_chooses else gift
                 after = Position(board, filled, rest & ~(int64(1) << gift), hand_then, cell)
-                _write_turn(turns[count], cell, gift, after, with_distance, rules, search)
+                _fill_turn(turns[count], cell, gift, after, with_distance, rules, search)
                 count += 1
     return count
 
@@ -162,7 +162,7 @@ def solve_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any,
         if search.stopped != 0:
             break
         filled, hand = int64(occupied[i]), int64(hands[i])
-        available = ALL_PIECES & ~board_pieces(lanes[i], filled)
+        available = ALL_PIECES & ~board_piece_mask(lanes[i], filled)
         if hand >= 0:
             available &= ~(int64(1) << hand)
         values[i] = solve_value(lanes[i], filled, available, hand, rules, search)

@@ -87,10 +87,10 @@ def proof_key(lanes: int, occupied: int, search: Any) -> int:
 
 
 @inline_function
-def find_bucket(key: int, table: int, shift: int) -> Any:
+def find_bucket(key: int, table_address: int, shift: int) -> Any:
     """The [BUCKET] words among which a key may be."""
     index = (key * HASH_MULTIPLIER) >> shift
-    return numba.carray(array_pointer(table + index * uint64(8 * BUCKET_WORDS)), BUCKET_WORDS, np.uint64)
+    return numba.carray(array_pointer(table_address + index * uint64(8 * BUCKET_WORDS)), BUCKET_WORDS, np.uint64)
 
 
 @inline_function
@@ -103,9 +103,9 @@ def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
 
 
 @inline_function
-def find_proof(key: int, table: int, shift: int) -> int:
+def find_proof(key: int, table_address: int, shift: int) -> int:
     """The proof bits of a key, 0 if it is not in the table."""
-    bucket = find_bucket(key, table, shift)
+    bucket = find_bucket(key, table_address, shift)
     for i in range(BUCKET_WORDS):
         proof = bucket[i] ^ key
         if proof < uint64(1 << PROOF_BITS):
@@ -187,17 +187,17 @@ def bucket_shift(table: NDArray[np.uint64]) -> int:
     return 64 - (len(table) // BUCKET_WORDS).bit_length() + 1
 
 
-def build_search_record(rules: Rules, words_of: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
+def build_search_record(rules: Rules, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
     """A ``SEARCH`` record [1] over arrays that the caller keeps alive, by field; ``base`` may be missing."""
     tables, search = build_symmetries(rules), np.zeros(1, SEARCH)
     search["permutations"], search["base_pieces"] = len(tables.cells), -1
     for name in _SYMMETRY_FIELDS:
         search[name] = getattr(tables, name).ctypes.data
-    for name, array in words_of.items():
+    for name, array in arrays.items():
         search[name] = array.ctypes.data
     for name in ("table", "distances", "base"):
-        if name in words_of:
-            search["shift" if name == "table" else f"{name}_shift"] = bucket_shift(words_of[name])
+        if name in arrays:
+            search["shift" if name == "table" else f"{name}_shift"] = bucket_shift(arrays[name])
     return search
 
 

@@ -56,32 +56,32 @@ class Pace:
     It begins with a single pair, because an agent may take a second for a turn. Threads may share it.
     """
 
-    SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
-    GROWTH = 16
-    FIRST = 1
+    TARGET_SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
+    MAX_GROWTH = 16
+    FIRST_PAIRS = 1
 
-    def __init__(self, most: int = MAX_BLOCK_PAIRS) -> None:
-        self._most = max(1, min(most, MAX_BLOCK_PAIRS))
+    def __init__(self, max_pairs: int = MAX_BLOCK_PAIRS) -> None:
+        self._most = max(1, min(max_pairs, MAX_BLOCK_PAIRS))
         self._pairs: dict[int, int] = {}
         self._share = 0.0  # sum of 1 / pairs over these: a chunk must not look at each of 44,850 pairings
         self._lock = threading.Lock()  # of both
 
     def next_pair_count(self, pairing: int) -> int:
         """Return the number of pairs to play next."""
-        return min(self._pairs.get(pairing, self.FIRST), self._most)
+        return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._most)
 
     def next_unit_count(self, pairings: int) -> int:
         """The number of units to play next, if so many pairings take turns."""
         with self._lock:
-            a_unit = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST) / pairings
+            a_unit = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / a_unit + ROUNDING_TOLERANCE), self._most * pairings))
 
     def update(self, pairing: int, pairs: int, seconds: float) -> None:
         """Take into account the time of a block that was played."""
-        fitting = int(pairs * self.SECONDS / max(seconds, 1e-9))
+        fitting = int(pairs * self.TARGET_SECONDS / max(seconds, 1e-9))
         with self._lock:
             before = self._pairs.get(pairing)
-            now = max(1, min(fitting, max(before or self.FIRST, pairs * self.GROWTH)))
+            now = max(1, min(fitting, max(before or self.FIRST_PAIRS, pairs * self.MAX_GROWTH)))
             self._share += 1 / now - (1 / before if before else 0.0)
             self._pairs[pairing] = now
 
@@ -122,13 +122,13 @@ class BatchEngine:
         pair_ranges: Iterable[PairRange],
         threads: int,
         stop: threading.Event | None = None,
-        idle: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> Iterator[Block]:
         """Play ``pair_ranges`` on ``threads`` threads and yield the blocks as they are finished, in any order.
 
         A range is taken from the iterable when a thread is about to be free. So the caller may decide late what to
         play next. Once ``stop`` is set, no range is begun, and of those in progress only what is finished soon is
-        yielded. ``idle`` is called while no block is finished. Raises ``StuckError``.
+        yielded. ``on_idle`` is called while no block is finished. Raises ``StuckError``.
         """
         abandoned = threading.Event()
 
@@ -137,7 +137,7 @@ class BatchEngine:
             return self.play_block(pair_range, lambda: abandoned.is_set() or cut())
 
         try:
-            for block in THREADS.map(play_one, pair_ranges, threads, stop or threading.Event(), idle):
+            for block in THREADS.map(play_one, pair_ranges, threads, stop or threading.Event(), on_idle):
                 if block is not None:
                     yield block
         finally:
@@ -147,10 +147,10 @@ class BatchEngine:
     def play_block(self, pair_range: PairRange) -> Block: ...
 
     @overload
-    def play_block(self, pair_range: PairRange, cut: Callable[[], bool]) -> Block | None: ...
+    def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool]) -> Block | None: ...
 
-    def play_block(self, pair_range: PairRange, cut: Callable[[], bool] | None = None) -> Block | None:
-        """Play the games of each pair of ``pair_range`` in the calling thread; None if ``cut()`` became true meanwhile.
+    def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool] | None = None) -> Block | None:
+        """Play the games of each pair of ``pair_range`` in the calling thread; None if ``should_abort()`` became true meanwhile.
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
@@ -159,7 +159,7 @@ class BatchEngine:
         for part in self._split_by_memory(pair_range):
             size = (1 + self.swapped) * part.pairs
             reported = Evaluations.blank(CELLS + 1, size) if self.collects_evaluations else None
-            if not self._play_pairs(part, found := Games.zeros(size), reported, cut):
+            if not self._play_pairs(part, found := Games.zeros(size), reported, should_abort):
                 return None
             games.append(found)
             evaluations += [] if reported is None else [reported]
@@ -173,22 +173,22 @@ class BatchEngine:
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
 
-    def play_half(self, pair_range: PairRange, game: int, games: Games) -> None:
+    def play_half(self, pair_range: PairRange, game_in_pair: int, games: Games) -> None:
         """Play game 0 or 1 of each pair of ``pair_range`` into its columns of ``games``, in the calling thread."""
-        half = self._build_half(pair_range, game, self.compute_openings(pair_range.first_pair, pair_range.pairs), games)
-        if not half.play_in_kernel():
+        half = self._build_half(pair_range, game_in_pair, self.compute_openings(pair_range.first_pair, pair_range.pairs), games)
+        if not half.try_play_in_kernel():
             for _ in self._play_turns([half]):
                 pass
-        write_outcomes(games, game, 1 + self.swapped)
+        write_outcomes(games, game_in_pair, 1 + self.swapped)
 
-    def get_player(self, agent: int, copy: int = 0) -> BatchPlayer:
+    def get_player(self, agent: int, copy_index: int = 0) -> BatchPlayer:
         """This thread's player of an agent. One that plays against itself needs a second, with its own memory."""
         players: dict[tuple[int, int], BatchPlayer] | None = getattr(self._local, "players", None)
         if players is None:
             players = self._local.players = {}
-        if (agent, copy) not in players:
-            players[agent, copy] = self.guarded_agents[agent].fork_player()
-        return players[agent, copy]
+        if (agent, copy_index) not in players:
+            players[agent, copy_index] = self.guarded_agents[agent].fork_player()
+        return players[agent, copy_index]
 
     def replace_player(self, agent: int, player: BatchPlayer) -> None:
         """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
@@ -208,13 +208,13 @@ class BatchEngine:
         """A line for each way in which an agent forfeited games so far."""
         return [line for agent in self.guarded_agents for line in agent.describe_misbehaviour()]
 
-    def take_misbehaviour(self) -> list[Misbehaviour]:
+    def take_new_misbehaviour(self) -> list[Misbehaviour]:
         """Each agent's faults since the last call, for the engine of another process."""
-        return [agent.take_misbehaviour() for agent in self.guarded_agents]
+        return [agent.take_new_misbehaviour() for agent in self.guarded_agents]
 
-    def add_misbehaviour(self, taken: Sequence[Misbehaviour]) -> None:
+    def add_misbehaviour(self, misbehaviour_by_agent: Sequence[Misbehaviour]) -> None:
         """Add what the agents did wrong in another process."""
-        for agent, own in zip(self.guarded_agents, taken, strict=True):
+        for agent, own in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
             agent.add_misbehaviour(own)
 
     def _split_by_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
@@ -226,21 +226,21 @@ class BatchEngine:
             yield PairRange(pair_range.pairing, first, min(most, end - first))
 
     def _play_pairs(
-        self, pair_range: PairRange, games: Games, evaluations: Evaluations | None, cut: Callable[[], bool] | None
+        self, pair_range: PairRange, games: Games, evaluations: Evaluations | None, should_abort: Callable[[], bool] | None
     ) -> bool:
         """Play all pairs of ``pair_range`` at once; false if that was cut."""
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
             half.evaluations = evaluations
-        halves = [half for half in halves if not half.play_in_kernel()]
+        halves = [half for half in halves if not half.try_play_in_kernel()]
         for _ in self._play_turns(halves):
-            if cut is not None and cut():
+            if should_abort is not None and should_abort():
                 return False
         for game in range(1 + self.swapped):
             write_outcomes(games, game, 1 + self.swapped)
-        self._count_forfeits(pair_range, games)
-        self._count_illegal_turns(pair_range, games)
+        self._add_forfeit_counts(pair_range, games)
+        self._record_illegal_turns(pair_range, games)
         return True
 
     def _play_turns(self, halves: Sequence[BlockHalf]) -> Iterator[None]:
@@ -252,7 +252,7 @@ class BatchEngine:
         remembering = any(half.has_memory for half in halves)
         for together in [[half] for half in halves] if remembering else [halves]:
             for half in together:
-                half.state = self._get_lockstep(half.size, half.numbers.game)
+                half.state = self._get_lockstep(half.size, half.numbers.game_in_pair)
                 half.set_up()
             for turn in range(self.opening_plies + self.rules.mover_chooses, CELLS + 1):
                 for half in together:
@@ -262,30 +262,30 @@ class BatchEngine:
                         half.play_turn(turn)
                         yield
 
-    def _build_half(self, pair_range: PairRange, game: int, openings: NDArray[np.int8], games: Games) -> BlockHalf:
+    def _build_half(self, pair_range: PairRange, game_in_pair: int, openings: NDArray[np.int8], games: Games) -> BlockHalf:
         """Return the half that has game 0 or 1 of each pair, to be played."""
-        zero, one = self.pairings[pair_range.pairing][:: -1 if game else 1]
-        players = self.get_player(zero), self.get_player(one, copy=int(zero == one))
+        zero, one = self.pairings[pair_range.pairing][:: -1 if game_in_pair else 1]
+        players = self.get_player(zero), self.get_player(one, copy_index=int(zero == one))
         seats = self.guarded_agents[zero], self.guarded_agents[one]
-        numbers = GameNumbers(self.run, pair_range.pairing, pair_range.first_pair, game, 1 + self.swapped)
+        numbers = GameNumbers(self.run, pair_range.pairing, pair_range.first_pair, game_in_pair, 1 + self.swapped)
         state = self._get_lockstep(pair_range.pairs)  # of either game: kernels play one after the other
         size = pair_range.pairs
         return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, size)
 
-    def _count_forfeits(self, pair_range: PairRange, games: Games) -> None:
+    def _add_forfeit_counts(self, pair_range: PairRange, games: Games) -> None:
         """Count the games of both agents, and those that each has forfeited."""
         total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
         by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
         first, second = self.pairings[pair_range.pairing]
-        self.guarded_agents[first].count_games(total, by_first)
-        self.guarded_agents[second].count_games(total * (first != second), len(forfeited) - by_first)
+        self.guarded_agents[first].add_game_counts(total, by_first)
+        self.guarded_agents[second].add_game_counts(total * (first != second), len(forfeited) - by_first)
 
-    def _count_illegal_turns(self, pair_range: PairRange, games: Games) -> None:
+    def _record_illegal_turns(self, pair_range: PairRange, games: Games) -> None:
         """Count the games that were forfeited by illegal turns, and have each agent's first one described."""
         for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
             pair, game = divmod(column, 1 + self.swapped)
             loser = self.pairings[pair_range.pairing][(1 - int(games.winner[column])) ^ game]
-            self.guarded_agents[loser].count_illegal_turn()
+            self.guarded_agents[loser].add_illegal_turn()
             if self.guarded_agents[loser].illegal_turn_unreported:
                 # A kernel has played it: turn by turn it shows which turn it was.
                 one = PairRange(pair_range.pairing, pair_range.first_pair + pair, 1)
@@ -293,14 +293,14 @@ class BatchEngine:
                 for _ in self._play_turns([self._build_half(one, game, self.compute_openings(one.first_pair, 1), own)]):
                     pass
 
-    def _get_lockstep(self, size: int, game: int = 0) -> Lockstep:
+    def _get_lockstep(self, size: int, game_in_pair: int = 0) -> Lockstep:
         """This thread's lockstep for game 0 or 1, reused from block to block while the size stays the same."""
         states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
         if states is None:
             states = self._local.states = {}
-        if game not in states or len(states[game].slot) != size:
-            states[game] = Lockstep.empty(size)
-        return states[game]
+        if game_in_pair not in states or len(states[game_in_pair].slot) != size:
+            states[game_in_pair] = Lockstep.empty(size)
+        return states[game_in_pair]
 
 
 @dataclass
@@ -308,7 +308,7 @@ class BlockHalf:
     """One half of a block: game 0, or game 1, of each of its pairs, in lockstep."""
 
     rules: Rules
-    opening: int  # imposed plies
+    opening_plies: int  # imposed plies
     seats: Sequence[GuardedAgent]  # by seat
     players: Sequence[BatchPlayer]  # of this thread, by seat
     numbers: GameNumbers
@@ -327,9 +327,9 @@ class BlockHalf:
         """Set the games up; the memory of earlier games is cleared."""
         set_up_games(self.numbers, self.openings, self.state, self.games)
         for player in self.players:
-            player.start(range(self.numbers.game, len(self.games.plies), self.numbers.games_a_pair))
+            player.start(range(self.numbers.game_in_pair, len(self.games.plies), self.numbers.games_a_pair))
 
-    def play_in_kernel(self) -> bool:
+    def try_play_in_kernel(self) -> bool:
         """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised.
 
         Nor if evaluations are asked for.
@@ -338,7 +338,7 @@ class BlockHalf:
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         self.set_up()
-        span = (self.opening, self.size)
+        span = (self.opening_plies, self.size)
         try:
             play_to_end(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # the turns are asked for one by one, to find the game that it forfeits
@@ -348,30 +348,30 @@ class BlockHalf:
         self.size = 0
         return True
 
-    def play_turn(self, turn: int) -> None:
-        """Ask for turn number ``turn`` in each game that goes on, and play it."""
-        state, size, guarded, player = self.state, self.size, self.seats[turn & 1], self.players[turn & 1]
+    def play_turn(self, turn_number: int) -> None:
+        """Ask for turn number ``turn_number`` in each game that goes on, and play it."""
+        state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
-            Streams(state.streams[:size] + turn_offset_word(turn)),
+            Streams(state.streams[:size] + turn_offset_word(turn_number)),
             state.batch.select_range(0, size),
             state.slot,
         )
         evaluations = None if self.evaluations is None else Evaluations.blank(size)
         turns = guarded.take_turns(player, batch, rng, slots[:size], evaluations=evaluations)
         if self.evaluations is not None and evaluations is not None:
-            self.evaluations.put((turn, slots[:size]), evaluations)
+            self.evaluations.put((turn_number, slots[:size]), evaluations)
         state.turns.cells[:size], state.turns.gifts[:size] = turns
         before = (batch.copy(), slots[:size].copy()) if guarded.illegal_turn_unreported else None
-        is_first_gift = turn == self.opening and not self.rules.mover_chooses
+        is_first_gift = turn_number == self.opening_plies and not self.rules.mover_chooses
         if is_first_gift:
-            self.size = apply_first_gifts(state, self.games, self.opening, size)
+            self.size = apply_first_gifts(state, self.games, self.opening_plies, size)
         else:
-            self.size = apply_turns(state, self.games, self.rules.tables, turn - 1, size)
+            self.size = apply_turns(state, self.games, self.rules.tables, turn_number - 1, size)
         if before is not None and self.size < size:
             over = ~np.isin(before[1], slots[: self.size]) & (turns.cells != ERROR_CELL) & (turns.cells != LATE_CELL)
             if not is_first_gift:  # other games are over because they were won, or the board is full
                 last = self.games.ending[before[1]]
-                over &= (last & WON == 0) & ((last & LEGAL == 0) | (turn < CELLS))
+                over &= (last & WON == 0) & ((last & LEGAL == 0) | (turn_number < CELLS))
             for i in np.flatnonzero(over)[:1]:
                 answer = int(turns.cells[i]), int(turns.gifts[i])
-                guarded.log_illegal_turn(player, before[0].position(i), int(rng.seeds[i]), answer)
+                guarded.log_first_illegal_turn(player, before[0].position(i), int(rng.seeds[i]), answer)

@@ -114,12 +114,12 @@ def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
     return {module: read_imported_modules(module, _affects_games) for module in modules}
 
 
-def _affects_games(importing: str, imported: str) -> bool:
+def _affects_games(importing_module: str, imported_module: str) -> bool:
     """Whether an import is followed: ``quarto`` is covered as a whole; the rest of ours serves other ends."""
-    if is_project_module(imported, ("quarto",)):
+    if is_project_module(imported_module, ("quarto",)):
         return False
-    return is_project_module(imported, KERNEL_PACKAGES) or not (
-        is_project_module(importing) and is_project_module(imported)
+    return is_project_module(imported_module, KERNEL_PACKAGES) or not (
+        is_project_module(importing_module) and is_project_module(imported_module)
     )
 
 
@@ -131,9 +131,9 @@ class DataFile(NamedTuple):
     sha256: str
 
 
-def _fingerprint_agent(modules: Mapping[str, Mapping[str, bytes]], files: Iterable[DataFile], plays: str) -> str:
+def _fingerprint_agent(modules: Mapping[str, Mapping[str, bytes]], files: Iterable[DataFile], playing_fingerprint: str) -> str:
     """The fingerprint of an agent: of what plays, of its modules (``_read_agent_modules``), and of its data files."""
-    digest = hashlib.sha256(plays.encode())
+    digest = hashlib.sha256(playing_fingerprint.encode())
     for contents in modules.values():
         digest.update(modules_fingerprint(contents).encode())
     for file in files:
@@ -151,21 +151,21 @@ def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
             yield from _list_agent_targets(AgentSpec.from_record(value))
 
 
-def _list_texts(value: Any) -> Iterator[str]:
+def _list_strings(value: Any) -> Iterator[str]:
     """All texts in nested mappings and lists, keys excepted."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | Sequence):
         for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _list_texts(each)
+            yield from _list_strings(each)
 
 
-def _list_data_files(agent: AgentSpec, built: Agent) -> Iterator[DataFile]:
+def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile]:
     """The files that an agent's turns depend on: those that its parameters, its ``data_files`` and its yaml name."""
-    for value in _list_texts(dict(agent.params)):
+    for value in _list_strings(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
             yield DataFile("", value, _compute_checksum(Path(value)))
-    for named in getattr(built, "data_files", ()):
+    for named in getattr(agent_object, "data_files", ()):
         if not Path(named).exists():
             raise RequestError(
                 f"agent '{agent.label}' names {str(named)!r} in data_files, and there is no such file or folder"
@@ -176,13 +176,13 @@ def _list_data_files(agent: AgentSpec, built: Agent) -> Iterator[DataFile]:
             yield from _list_files_below(shown, path)
 
 
-def _list_files_below(shown: str, path: Path) -> Iterator[DataFile]:
+def _list_files_below(given_name: str, path: Path) -> Iterator[DataFile]:
     """A file, or all those in a folder."""
     if path.is_dir():
         names = sorted(each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file())
-        yield from (DataFile(name, f"{shown}/{name}", _compute_checksum(path / name)) for name in names)
+        yield from (DataFile(name, f"{given_name}/{name}", _compute_checksum(path / name)) for name in names)
     else:
-        yield DataFile("", shown, _compute_checksum(path))
+        yield DataFile("", given_name, _compute_checksum(path))
 
 
 def _compute_checksum(path: Path) -> str:
@@ -193,7 +193,7 @@ def _compute_checksum(path: Path) -> str:
         raise RequestError(f"{path}, on which an agent depends, cannot be read: {error.strerror}") from error
 
 
-def describe_differences(record: RunRecord, code: Mapping[str, Any]) -> str:
+def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str:
     """Describe how the code of a run differs from ``code``, for a message; empty if it does not.
 
     Code that played a sample of the run's games equally (``same_games``) is not different.

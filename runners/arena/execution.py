@@ -65,7 +65,7 @@ def execute_experiment(
         left = [*experiment.missing_units(request.games), *experiment.units_missing_evaluations(request.games)]
         written = _play_missing_units(experiment, left, stop, progress) if left and not stop.is_set() else []
         contribution.games = experiment.unit_line.count_games(written)
-        _check_written(experiment, written)
+        _check_written_units(experiment, written)
         write_slices(archive, run_id)
     experiment.engine.check_forfeits()
     left = experiment.missing_units(request.games)
@@ -94,7 +94,7 @@ def execute_experiment(
 
 
 def _play_missing_units(
-    experiment: Experiment, left: Sequence[Range], stop: threading.Event, progress: Progress | None
+    experiment: Experiment, missing_ranges: Sequence[Range], stop: threading.Event, progress: Progress | None
 ) -> list[Range]:
     """Play units that the archive lacks; returns those that were written, as few ranges as possible.
 
@@ -103,10 +103,10 @@ def _play_missing_units(
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
     task, shown = PlayTask.from_experiment(experiment), _ProgressReporter(progress)
     here = task.build_once("player", lambda: ChunkPlayer(experiment))  # it plays, if tasks run in this process
-    most, seconds = request.storage.most_units_per_file(line.games_a_pair), request.storage.shard_seconds
+    most, seconds = request.storage.max_units_per_file(line.games_a_pair), request.storage.shard_seconds
     workers = request.executor.count_workers(request.threads)
-    queue = ChunkQueue(left, line.count_units(request.games), most, workers, seconds)
-    shown.start(line.count_games(left))
+    queue = ChunkQueue(missing_ranges, line.count_units(request.games), most, workers, seconds)
+    shown.start(line.count_games(missing_ranges))
 
     def idle() -> None:
         here.write_if_due()
@@ -122,9 +122,9 @@ def _play_missing_units(
     except KeyboardInterrupt:  # nothing more is to be written
         raise
     except BaseException:
-        here.close()
+        here.close_writers()
         raise
-    return merge_ranges([*written, *here.close()])  # also of turns that were given up
+    return merge_ranges([*written, *here.close_writers()])  # also of turns that were given up
 
 
 class _ProgressReporter:
@@ -137,23 +137,23 @@ class _ProgressReporter:
         if self._progress:
             self._progress.start(games)
 
-    def report_games(self, games: int, turns: int | None = None) -> None:
-        """So many games were played in all. If they are no more than before, ``turns`` say that agents play."""
-        if self._progress and games > self._games:
-            self._progress.advance(games - self._games)
-            self._games = games
-        elif self._progress and turns is not None:
-            self._progress.report_turns(turns)
+    def report_games(self, games_played: int, turns_taken: int | None = None) -> None:
+        """So many games were played in all. If they are no more than before, ``turns_taken`` say that agents play."""
+        if self._progress and games_played > self._games:
+            self._progress.advance(games_played - self._games)
+            self._games = games_played
+        elif self._progress and turns_taken is not None:
+            self._progress.report_turns(turns_taken)
 
 
-def _check_written(experiment: Experiment, written: Sequence[Range]) -> None:
+def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]) -> None:
     """Raise ``FailureError`` if units are not there that tasks wrote: somebody has removed files.
 
     A store may list an object only seconds after it was written, so there it is waited for.
     """
     archive, run_id = experiment.archive, experiment.run_id
     until = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
-    while gone := _find_unlisted(archive, run_id, written):
+    while gone := _list_unlisted_ranges(archive, run_id, written_ranges):
         if time.monotonic() < until:
             time.sleep(LISTING_PAUSE)
             continue
@@ -164,12 +164,12 @@ def _check_written(experiment: Experiment, written: Sequence[Range]) -> None:
         )
 
 
-def _find_unlisted(archive: Archive, run_id: str, written: Sequence[Range]) -> list[Range]:
+def _list_unlisted_ranges(archive: Archive, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
     """Return the units that were written and that no listed file has."""
     there = (
-        archive.list_effective_ranges(run_id).covered_ranges if written and archive.find_run(run_id) is not None else []
+        archive.list_effective_ranges(run_id).covered_ranges if written_ranges and archive.find_run(run_id) is not None else []
     )
-    return [each for first, end in written for each in list_gaps(there, end, first)]
+    return [each for first, end in written_ranges for each in list_gaps(there, end, first)]
 
 
 class ChunkQueue:
@@ -178,11 +178,11 @@ class ChunkQueue:
     Its end is not final: a task that finds that its chunk takes too long plays its beginning and gives back the rest.
     """
 
-    def __init__(self, missing: Iterable[Range], total: int, most: int, workers: int, seconds: float) -> None:
-        """``most``: units in a chunk; ``seconds``: that a chunk takes at most."""
-        self._left = [*missing]
+    def __init__(self, missing_ranges: Iterable[Range], total_units: int, max_units: int, workers: int, max_seconds: float) -> None:
+        """``max_units``: units in a chunk; ``max_seconds``: that a chunk takes at most."""
+        self._left = [*missing_ranges]
         heapq.heapify(self._left)
-        self._total, self._most, self._workers, self._seconds = total, most, workers, seconds
+        self._total, self._most, self._workers, self._seconds = total_units, max_units, workers, max_seconds
         self._share = -(-self._count_units() // workers)
         self._a_unit: float | None = None  # seconds, once that is known
 

@@ -22,7 +22,7 @@ from analytics.store.records import RunRecord, add_same_games, format_current_ti
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from runners.arena.batch_engine import BatchEngine
-from runners.arena.code_fingerprints import build_code_record, describe_differences
+from runners.arena.code_fingerprints import build_code_record, describe_code_differences
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
@@ -51,11 +51,11 @@ class Experiment:
     def unit_line(self) -> UnitLine:
         return self.request.spec.unit_line
 
-    def missing_units(self, games: int) -> list[Range]:
-        """The units that the archive lacks, if each pairing is to have ``games`` games."""
-        return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games))
+    def missing_units(self, games_per_pairing: int) -> list[Range]:
+        """The units that the archive lacks, if each pairing is to have ``games_per_pairing`` games."""
+        return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games_per_pairing))
 
-    def units_missing_evaluations(self, games: int) -> list[Range]:
+    def units_missing_evaluations(self, games_per_pairing: int) -> list[Range]:
         """The units whose games are there, to be played again: their evaluations are asked for, and are not there.
 
         Games that are no function of their numbers cannot be played again, so nothing is asked of these.
@@ -66,17 +66,17 @@ class Experiment:
         from analytics.tables.derived.range_table import group_partial_files, list_missing_ranges, list_missing_slices
 
         end, most = (
-            self.unit_line.count_units(games),
-            self.request.storage.most_units_per_file(self.unit_line.games_a_pair),
+            self.unit_line.count_units(games_per_pairing),
+            self.request.storage.max_units_per_file(self.unit_line.games_a_pair),
         )
         lacks = list_missing_ranges(self.archive, self.run_id, EVALUATIONS_TABLE, "".__eq__)
         made = group_partial_files(self.archive, self.run_id, EVALUATIONS_TABLE, lacks)
         parts = (list_missing_slices(*each, most) for each in zip(lacks, made, strict=True))
         return [(part.first, part.end) for each in parts for part in each if part.file.first < end]
 
-    def count_missing_games(self, games: int) -> int:
-        """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
-        return count_missing_games(self.archive, self.request.spec, games)
+    def count_missing_games(self, games_per_pairing: int) -> int:
+        """The number of games, of all pairings, that the archive lacks, if each is to have ``games_per_pairing``."""
+        return count_missing_games(self.archive, self.request.spec, games_per_pairing)
 
 
 def prepare_experiment(request: RunRequest) -> Experiment:
@@ -92,14 +92,14 @@ def prepare_experiment(request: RunRequest) -> Experiment:
     check_can_be_archive(request.storage.root)  # before kernels are loaded
     agents = [agent.build() for agent in request.spec.agents]
     code = build_code_record(request.spec, agents)
-    request, code = _check_other_code(request, code, agents)
+    request, code = _resolve_other_code(request, code, agents)
     # Before the archive is touched.
     engine = build_engine(request.spec, agents, request.keep_going, request.storage.evaluations)
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 
 
-def _check_other_code(
+def _resolve_other_code(
     request: RunRequest, code: dict[str, Any], agents: Sequence[Agent]
 ) -> tuple[RunRequest, dict[str, Any]]:
     """Return the request for the run that this code plays, and this code as the run's record is to name it.
@@ -119,7 +119,7 @@ def _check_other_code(
         return request, code
     archive = Archive.open(storage.root)
     record = archive.find_run(request.spec.run_id)
-    other = describe_differences(check_record_format(record), code) if record else ""
+    other = describe_code_differences(check_record_format(record), code) if record else ""
     if record is None or not other:
         return request, code
     begun = f"run {record.run_id} was begun by other code ({other})"
@@ -127,25 +127,25 @@ def _check_other_code(
         note = f"{begun}: its games count as if this code had played them"
         return replace(request, notes=(*request.notes, note)), code
     mine = archive.find_run(own.spec.run_id)
-    if mine is not None and not describe_differences(check_record_format(mine), code):
+    if mine is not None and not describe_code_differences(check_record_format(mine), code):
         note = f"run {record.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
         return replace(own, notes=(*own.notes, note)), code
-    same = _replay_sample(archive, record, request.spec, agents, begun)
+    same = _describe_sample_replay(archive, record, request.spec, agents, begun)
     same_games = {code["fingerprint"]: code.get("agents", {})}
     return replace(request, notes=(*request.notes, same)), code | {"same_games": same_games}
 
 
-def _replay_sample(archive: Archive, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], begun: str) -> str:
+def _describe_sample_replay(archive: Archive, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str) -> str:
     """Play a sample of the games of a run of other code again; returns a note that all came out the same.
 
     Raises:
-        RequestError: One game did not, or games of this run cannot be repeated. ``begun`` is the beginning of the text.
+        RequestError: One game did not, or games of this run cannot be repeated. ``other_code_message`` is the beginning of the text.
 
     """
     from runners.arena.replay import replay_sample  # few runs were begun by other code
 
     if not spec.is_repeatable:
-        raise RequestError(f"{begun}: {OTHER_CODE_REMEDY}")
+        raise RequestError(f"{other_code_message}: {OTHER_CODE_REMEDY}")
     clock = WorkClock()
     engine = build_engine(spec, agents)
     replay = replay_sample(archive, record.run_id, engine, spec.unit_line, lambda: clock.seconds)
@@ -156,12 +156,12 @@ def _replay_sample(archive: Archive, record: RunRecord, spec: RunSpec, agents: S
             else f"{replay.pairings:,} of {spec.unit_line.pairings:,}"
         )
         pairings = "" if spec.unit_line.pairings == 1 else f" of {which} pairings"
-        return f"{begun}: {replay.games:,} games{pairings} were played again and are the same, so it goes on"
+        return f"{other_code_message}: {replay.games:,} games{pairings} were played again and are the same, so it goes on"
     game = format_game_name(record.run_id, replay.difference.game_id)
     otherwise = (
         f"({' against '.join(spec.pairing_labels[replay.difference.pairing])}) otherwise: {replay.difference.change}"
     )
-    raise RequestError(f"{begun}, and this code plays game {game} {otherwise}; {OTHER_CODE_REMEDY}")
+    raise RequestError(f"{other_code_message}, and this code plays game {game} {otherwise}; {OTHER_CODE_REMEDY}")
 
 
 @dataclass
@@ -231,24 +231,24 @@ def build_engine(
     return engine
 
 
-def count_missing_games(archive: Archive, spec: RunSpec, games: int) -> int:
-    """The number of games of a run that the archive lacks, if each pairing is to have ``games``."""
+def count_missing_games(archive: Archive, spec: RunSpec, games_per_pairing: int) -> int:
+    """The number of games of a run that the archive lacks, if each pairing is to have ``games_per_pairing``."""
     return spec.unit_line.count_games(
-        archive.list_effective_ranges(spec.run_id).list_gaps(spec.unit_line.count_units(games))
+        archive.list_effective_ranges(spec.run_id).list_gaps(spec.unit_line.count_units(games_per_pairing))
     )
 
 
-def save_run_start(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
-    """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
+def save_run_start(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str) -> None:
+    """Save the record of a run of ``games_per_pairing`` games a pairing, or update the one that another process may have saved."""
 
     def update_record(known: RunRecord | None) -> RunRecord | None:
         if known is None:
-            record = RunRecord(spec.run_id, spec.to_record(), code, games, format_current_time(), command=command)
+            record = RunRecord(spec.run_id, spec.to_record(), code, games_per_pairing, format_current_time(), command=command)
             return structs.replace(record, number=archive.compute_next_run_number(), training=spec.training)
         begun = structs.replace(known, status="running", code=merge_code(known.code, code))
-        if games > known.games:
-            return structs.replace(begun, games=games, command=command)
-        if count_missing_games(archive, spec, games):
+        if games_per_pairing > known.games:
+            return structs.replace(begun, games=games_per_pairing, command=command)
+        if count_missing_games(archive, spec, games_per_pairing):
             return begun
         return structs.replace(known, code=add_same_games(known.code, code.get("same_games", {})))
 
@@ -274,13 +274,13 @@ class RangeWriter:
     insists on leaving at once or something else failed. Any thread may call it; what comes after ``close`` is ignored.
     """
 
-    def __init__(self, experiment: Experiment, first: int, total: int | None = None) -> None:
+    def __init__(self, experiment: Experiment, first_unit: int, total_units: int | None = None) -> None:
         self.written: list[Range] = []
         self._archive, self._spec = experiment.archive, experiment.request.spec
         self._storage = experiment.request.storage
-        self._first = self._end = first  # the units that are held
-        self._total = total
-        self._most = self._storage.most_units_per_file(self._spec.games_per_pair)
+        self._first = self._end = first_unit  # the units that are held
+        self._total = total_units
+        self._most = self._storage.max_units_per_file(self._spec.games_per_pair)
         self._blocks: list[Block] = []
         self._since = time.monotonic()  # when it held nothing
         self._lock = threading.RLock()
@@ -298,22 +298,22 @@ class RangeWriter:
         if kind is None or issubclass(kind, StuckError | AllForfeitedError):
             self.close()
 
-    def add(self, end: int, blocks: Sequence[Block]) -> None:
-        """Take the games of the units up to before ``end``. Raises ``FailureError`` when the disk refuses."""
+    def add(self, end_unit: int, blocks: Sequence[Block]) -> None:
+        """Take the games of the units up to before ``end_unit``. Raises ``FailureError`` when the disk refuses."""
         with self._lock:
             if self._closed:
                 return
             if not self._blocks:
                 self._since = time.monotonic()
             self._blocks.extend(blocks)
-            self._end = end
+            self._end = end_unit
             self.write_if_due()
 
-    def skip_to(self, first: int) -> None:
-        """Go on with the unit ``first``: the archive holds those between. Raises as ``add`` does."""
+    def skip_to(self, first_unit: int) -> None:
+        """Go on with the unit ``first_unit``: the archive holds those between. Raises as ``add`` does."""
         with self._lock:
             self.flush()
-            self._first = self._end = first
+            self._first = self._end = first_unit
 
     def write_if_due(self) -> None:
         """Write large ranges if there are enough games or enough time has passed. Raises as ``add`` does."""

@@ -30,7 +30,7 @@ class IndexTask(Task):
         return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), chunk)
 
 
-def update_index(
+def index_and_compact_sums(
     archive: Archive,
     runs: Sequence[str],
     end_ply: int | None = None,
@@ -72,7 +72,7 @@ def update_whole_index(root: PurePath) -> None:
     """Index all games of an archive that are not indexed yet, if its index is writable."""
     archive = Archive.open(root)
     if is_index_writable(root):
-        update_index(archive, archive.list_run_ids())
+        index_and_compact_sums(archive, archive.list_run_ids())
 
 
 def is_index_writable(root: PurePath) -> bool:

@@ -17,10 +17,10 @@ from runners.hosting.limited_agents import decode_batch
 from runners.hosting.subprocess_program import Message, RequestHandler
 
 
-def build_handler(setup: dict[str, Any], content: bytes) -> tuple[Message, RequestHandler]:
+def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> tuple[Message, RequestHandler]:
     """Make an agent, and return the fields of ``AgentFacts`` and what answers for it: first rules, then positions."""
     record_compile_time(setup["compiling"])
-    policy = setup["policy"] and _decode_policy(setup["policy"], content)
+    policy = setup["policy"] and _decode_policy(setup["policy"], policy_bytes)
     described = setup["label"], setup["target"], setup["params"]
     agent: Any = AgentSpec(*described, policy=policy, trusted=setup["trusted"]).build()
     player: list[PythonAgent] = []  # once the rules are known
@@ -44,9 +44,9 @@ def build_handler(setup: dict[str, Any], content: bytes) -> tuple[Message, Reque
     return (facts, b""), handle_request
 
 
-def _decode_policy(described: dict[str, Any], content: bytes) -> Policy:
+def _decode_policy(policy_fields: dict[str, Any], policy_bytes: bytes) -> Policy:
     table, start = {}, 0
-    for name, dtype, size in described["columns"]:
-        table[name] = np.frombuffer(content, dtype, size, start).copy()  # aligned
+    for name, dtype, size in policy_fields["columns"]:
+        table[name] = np.frombuffer(policy_bytes, dtype, size, start).copy()  # aligned
         start += table[name].nbytes
-    return Policy(described["kind"], described["parameters"], table)
+    return Policy(policy_fields["kind"], policy_fields["parameters"], table)

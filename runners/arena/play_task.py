@@ -28,9 +28,9 @@ WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be writte
 PATIENCE_SHARE = 0.25
 
 
-def units_within(seconds: float, a_unit: float) -> int:
+def units_within(seconds: float, seconds_per_unit: float) -> int:
     """The units that play for so many seconds: a power of two."""
-    return 1 << (max(1, int(min(seconds / max(a_unit, 1e-9), 1e12))).bit_length() - 1)
+    return 1 << (max(1, int(min(seconds / max(seconds_per_unit, 1e-9), 1e12))).bit_length() - 1)
 
 
 def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
@@ -136,7 +136,7 @@ class ChunkPlayer:
             time.sleep(WATCH_SECONDS)
             with suppress(ArenaError):  # which the chunk itself raises once it ends
                 self.write_if_due()
-                self.close(only_late=True)
+                self.close_writers(only_overdue=True)
 
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
         """Play a chunk and write it; less of it once it is to stop, or if all would take too long."""
@@ -151,7 +151,7 @@ class ChunkPlayer:
             with self.lock:
                 del self.writers[writer]
         engine = self.experiment.engine
-        misbehaviour = tuple(engine.take_misbehaviour()) if self.remote else ()
+        misbehaviour = tuple(engine.take_new_misbehaviour()) if self.remote else ()
         return ChunkResult(chunk, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
     def _play_in_steps(self, chunk: Range, stop: StopSignal, writer: RangeWriter) -> int:
@@ -174,17 +174,17 @@ class ChunkPlayer:
                 end = min(end, first + units)
         return reached
 
-    def _play_units(self, units: Range, cut: Callable[[], bool], writer: RangeWriter) -> bool:
+    def _play_units(self, unit_range: Range, should_abort: Callable[[], bool], writer: RangeWriter) -> bool:
         """Play a few units, all their games or none; false if that was cut."""
         blocks, games = [], 0
-        for pair_range in list_pair_ranges(self.experiment.unit_line, *units):
-            block = self.experiment.engine.play_block(pair_range, cut)
+        for pair_range in list_pair_ranges(self.experiment.unit_line, *unit_range):
+            block = self.experiment.engine.play_block(pair_range, should_abort)
             if block is None:
                 return False
             self.pace.update(pair_range.pairing, pair_range.pairs, block.seconds)
             blocks.append(block)
             games += len(block.games.plies)
-        writer.add(units[1], blocks)
+        writer.add(unit_range[1], blocks)
         with self.lock:
             self.games += games
         return True
@@ -196,13 +196,13 @@ class ChunkPlayer:
         for writer in writers:
             writer.write_if_due()
 
-    def close(self, only_late: bool = False) -> list[Range]:
+    def close_writers(self, only_overdue: bool = False) -> list[Range]:
         """Write all that is finished of chunks that nobody waits for; return what was written of these.
 
-        ``only_late``: of those that should have ended, as they were asked to.
+        ``only_overdue``: of those that should have ended, as they were asked to.
         """
         with self.lock:
-            writers = [writer for writer, late in self.writers.items() if late() or not only_late]
+            writers = [writer for writer, late in self.writers.items() if late() or not only_overdue]
         for writer in writers:
             writer.close()
         return [each for writer in writers for each in writer.written]

@@ -107,7 +107,7 @@ def replay_run(
 def _compute_replay_fingerprints(
     engine: BatchEngine,
     line: UnitLine,
-    stored: StoredRange,
+    stored_range: StoredRange,
     pace: Pace,
     threads: int,
     stop: threading.Event,
@@ -120,7 +120,7 @@ def _compute_replay_fingerprints(
         if progress:
             progress.report_turns(engine.turns)
 
-    for block in engine.play(_list_pair_ranges(line, stored, pace), threads, stop, show_turns):
+    for block in engine.play(_list_pair_ranges(line, stored_range, pace), threads, stop, show_turns):
         pace.update(block.pairing, block.pairs, block.seconds)
         sums[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
             part.fingerprint for part in concat_blocks([block])
@@ -130,10 +130,10 @@ def _compute_replay_fingerprints(
     return sums
 
 
-def _list_pair_ranges(line: UnitLine, stored: StoredRange, pace: Pace) -> Iterator[PairRange]:
+def _list_pair_ranges(line: UnitLine, stored_range: StoredRange, pace: Pace) -> Iterator[PairRange]:
     """Yield the pairs of a range, as many at a time as the pace allows when they are asked for."""
     for pairing in range(line.pairings):
-        pair, end = line.pair_range(pairing, stored.first, stored.end)
+        pair, end = line.pair_range(pairing, stored_range.first, stored_range.end)
         while pair < end:
             pairs = min(pace.next_pair_count(pairing), end - pair)
             yield PairRange(pairing, pair, pairs)
@@ -141,22 +141,22 @@ def _list_pair_ranges(line: UnitLine, stored: StoredRange, pace: Pace) -> Iterat
 
 
 def _find_first_difference(
-    archive: Archive, run_id: str, engine: BatchEngine, stored: StoredRange, sums: dict[PairRange, int]
+    archive: Archive, run_id: str, engine: BatchEngine, stored_range: StoredRange, played_fingerprints: dict[PairRange, int]
 ) -> GameDifference | None:
     """Return the first game of a range that differs, among blocks that were played, given their fingerprints."""
-    games = read_games(archive, run_id, stored)
+    games = read_games(archive, run_id, stored_range)
     differing = [
-        pair_range for pair_range in sorted(sums) if _select_games(games, pair_range).fingerprint != sums[pair_range]
+        pair_range for pair_range in sorted(played_fingerprints) if _select_games(games, pair_range).fingerprint != played_fingerprints[pair_range]
     ]
-    return next(filter(None, (find_difference(games, engine, pair_range) for pair_range in differing)), None)
+    return next(filter(None, (find_replay_difference(games, engine, pair_range) for pair_range in differing)), None)
 
 
 # One block.
 
 
-def find_difference(stored: RangeGames, engine: BatchEngine, pair_range: PairRange) -> GameDifference | None:
-    """Play a block of pairs again and return its first game that differs from ``stored``; None if none does."""
-    games = _select_games(stored, pair_range)
+def find_replay_difference(stored_games: RangeGames, engine: BatchEngine, pair_range: PairRange) -> GameDifference | None:
+    """Play a block of pairs again and return its first game that differs from ``stored_games``; None if none does."""
+    games = _select_games(stored_games, pair_range)
     (played,) = concat_blocks([engine.play_block(pair_range)])
     plies = _find_differing_plies(games, played)
     for index in np.flatnonzero(plies >= 0)[:1].tolist():
@@ -165,23 +165,23 @@ def find_difference(stored: RangeGames, engine: BatchEngine, pair_range: PairRan
     return None
 
 
-def _select_games(stored: RangeGames, pair_range: PairRange) -> RangeGames:
+def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
     """Return the games of consecutive pairs of one pairing, which have neighbouring ids."""
     ids = game_ids(*pair_range, swapped=True)
-    low, high = np.searchsorted(stored.game_id, [ids[0], ids[-1] + 1]).tolist()
-    return stored.select_contiguous(slice(low, high))
+    low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
+    return stored_games.select_contiguous(slice(low, high))
 
 
-def _find_differing_plies(stored: RangeGames, played: RangeGames) -> NDArray[np.intp]:
+def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) -> NDArray[np.intp]:
     """Return for each game [G] the first ply that differs, the number of plies if only the ending does, or -1.
 
     Raises:
         ValueError: These are not games of the same numbers.
 
     """
-    if not np.array_equal(stored.game_id, played.game_id):
+    if not np.array_equal(stored_games.game_id, played_games.game_id):
         raise ValueError("stored and played games have other ids")
-    one, other = stored.games, played.games
+    one, other = stored_games.games, played_games.games
     shortest = np.minimum(one.plies, other.plies)
     differs = (one.pieces != other.pieces) | (one.cells != other.cells)  # [16, G]
     differs &= np.arange(len(differs))[:, None] < shortest
@@ -217,8 +217,8 @@ def replay_sample(
         FailureError: A file of the run is damaged.
 
     """
-    units = select_sample(archive.list_effective_ranges(run_id), engine.pairings, run_id)
-    games_by_file = _read_units(archive, run_id, line, units)
+    units = select_sample_units(archive.list_effective_ranges(run_id), engine.pairings, run_id)
+    games_by_file = _read_games_by_unit(archive, run_id, line, units)
     needed = _count_until_all_agents(units, engine.pairings)
     started, pairings, difference = clock(), set[int](), None
     with silence_forfeit_log():
@@ -228,13 +228,13 @@ def replay_sample(
                 return Replay(number * line.games_a_pair, len(pairings))
             pair_range = PairRange(unit % line.pairings, unit // line.pairings, 1)
             pairings.add(pair_range.pairing)
-            difference = find_difference(games_by_file[unit], engine, pair_range)
+            difference = find_replay_difference(games_by_file[unit], engine, pair_range)
             if difference:
                 return Replay((number + 1) * line.games_a_pair, len(pairings), difference)
     return Replay(len(units) * line.games_a_pair, len(pairings))
 
 
-def select_sample(ranges: Ranges, pairings: Sequence[tuple[int, int]], run_id: str) -> list[int]:
+def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run_id: str) -> list[int]:
     """Return units of a run in the order in which a sample plays them: the same whenever the same files are there.
 
     A round has one unit of each pairing that has any. The first round begins at the first stored unit, the second is
@@ -255,18 +255,18 @@ def select_sample(ranges: Ranges, pairings: Sequence[tuple[int, int]], run_id: s
     for _ in range(SAMPLE_UNITS // count - len(rounds)):
         file = drawn.choice(files)
         rounds.append(file.first + drawn.randrange(file.units))
-    units = [_put_new_agents_first(_select_round(ranges, count, start), pairings) for start in rounds]
+    units = [_put_new_agents_first(_select_one_per_pairing(ranges, count, start), pairings) for start in rounds]
     return list(dict.fromkeys(unit for chosen in units for unit in chosen))
 
 
-def _select_round(ranges: Ranges, pairings: int, start: int) -> list[int]:
-    """Return one stored unit of each pairing: the next one from ``start`` on, else the first one."""
-    units, number = dict[int, int](), int(np.searchsorted(ranges.ends, start, "right"))
+def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int) -> list[int]:
+    """Return one stored unit of each pairing: the next one from ``start_unit`` on, else the first one."""
+    units, number = dict[int, int](), int(np.searchsorted(ranges.ends, start_unit, "right"))
     for index in chain(range(number, len(ranges)), range(number + 1)):
-        low = max(start, ranges[index].first) if index >= number else ranges[index].first
-        for unit in range(low, min(ranges[index].end, low + pairings)):
-            units.setdefault(unit % pairings, unit)
-        if len(units) == pairings:
+        low = max(start_unit, ranges[index].first) if index >= number else ranges[index].first
+        for unit in range(low, min(ranges[index].end, low + pairing_count)):
+            units.setdefault(unit % pairing_count, unit)
+        if len(units) == pairing_count:
             break
     return [*units.values()]
 
@@ -292,7 +292,7 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
     return needed
 
 
-def _read_units(archive: Archive, run_id: str, line: UnitLine, units: Sequence[int]) -> dict[int, RangeGames]:
+def _read_games_by_unit(archive: Archive, run_id: str, line: UnitLine, units: Sequence[int]) -> dict[int, RangeGames]:
     """Read the games of some units; returns for each unit the games of all of these that are in its file."""
     ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:

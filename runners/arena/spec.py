@@ -172,16 +172,16 @@ class AgentSpec:
         return {**self.to_record(), "params": shorten_paths(self.params, self.paths)}
 
     @staticmethod
-    def from_record(mapping: Any, trusted: bool = False) -> AgentSpec:
+    def from_record(record: Any, trusted: bool = False) -> AgentSpec:
         """Return the agent that ``to_record`` described, without its policy.
 
         The mapping may come from data. Raises ``RequestError`` if it does not describe an agent.
         """
-        known = AGENT_KEYS.items() if isinstance(mapping, Mapping) and {*mapping} <= {*AGENT_KEYS} else ()
-        values = {name: mapping[name] for name, kind in known if isinstance(mapping.get(name), kind)}
-        is_whole = bool(known) and len(values) == len(mapping) and {"label", "target", "params"} <= {*values}
+        known = AGENT_KEYS.items() if isinstance(record, Mapping) and {*record} <= {*AGENT_KEYS} else ()
+        values = {name: record[name] for name, kind in known if isinstance(record.get(name), kind)}
+        is_whole = bool(known) and len(values) == len(record) and {"label", "target", "params"} <= {*values}
         if not is_whole or not LABEL.fullmatch(values["label"]):
-            raise RequestError(f"{mapping!a:.80} does not describe an agent: it needs label, target and params")
+            raise RequestError(f"{record!a:.80} does not describe an agent: it needs label, target and params")
         limits = AgentLimits.from_mapping(f"agent '{values['label']}'", values.get("limits", {}))
         return AgentSpec(**{**values, "limits": limits, "trusted": trusted})
 
@@ -199,22 +199,22 @@ class AgentSpec:
 
     @staticmethod
     def from_dict(
-        plain: Mapping[str, Any], policy_of: Callable[[str], Policy], policy_id: str | None = None
+        fields_by_name: Mapping[str, Any], load_policy: Callable[[str], Policy], policy_id: str | None = None
     ) -> AgentSpec:
         """The agent that ``to_dict`` described.
 
-        ``policy_of`` reads a policy by its id; ``policy_id`` is that of the agent for which this one plays.
+        ``load_policy`` reads a policy by its id; ``policy_id`` is that of the agent for which this one plays.
         """
-        policy_id = plain["policy_id"] or policy_id
-        player = plain["player"]
+        policy_id = fields_by_name["policy_id"] or policy_id
+        player = fields_by_name["player"]
         fields = {
-            "policy": policy_of(policy_id) if plain["policy"] and policy_id else None,
-            "player": AgentSpec.from_dict(player, policy_of, policy_id) if player else None,
-            "limits": AgentLimits(**plain["limits"]),
-            "files": {name: Path(path) for name, path in plain["files"].items()},
-            "paths": tuple(plain["paths"]),
+            "policy": load_policy(policy_id) if fields_by_name["policy"] and policy_id else None,
+            "player": AgentSpec.from_dict(player, load_policy, policy_id) if player else None,
+            "limits": AgentLimits(**fields_by_name["limits"]),
+            "files": {name: Path(path) for name, path in fields_by_name["files"].items()},
+            "paths": tuple(fields_by_name["paths"]),
         }
-        return AgentSpec(**{**plain, **fields})
+        return AgentSpec(**{**fields_by_name, **fields})
 
 
 def check_no_third_party_code(what: str, code: Iterable[str]) -> None:
@@ -234,9 +234,9 @@ def third_party_classes(identities: Iterable[Any]) -> Iterator[str]:
 @functools.cache
 def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
     """The tablebase of some rules for agents that can use one, read once."""
-    from analytics.exact.tablebase import load_base
+    from analytics.exact.tablebase import load_tablebase_index
 
-    return load_base(rules)
+    return load_tablebase_index(rules)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class RunSpec:
         return {**asdict(replace(self, agents=())), "agents": [agent.to_dict() for agent in self.agents]}
 
     @staticmethod
-    def from_dict(plain: Mapping[str, Any], archive: Archive) -> RunSpec:
+    def from_dict(fields_by_name: Mapping[str, Any], archive: Archive) -> RunSpec:
         """The specification that ``to_dict`` described; its policies are those of the archive.
 
         Raises ``RequestError`` for a policy that the archive does not have.
@@ -281,11 +281,11 @@ class RunSpec:
             return policy_store.read(archive, policy_id)[1]
 
         fields = {
-            "rules": Rules(**plain["rules"]),
-            "agents": tuple(AgentSpec.from_dict(agent, load_policy) for agent in plain["agents"]),
-            "pairings": tuple((first, second) for first, second in plain["pairings"]),
+            "rules": Rules(**fields_by_name["rules"]),
+            "agents": tuple(AgentSpec.from_dict(agent, load_policy) for agent in fields_by_name["agents"]),
+            "pairings": tuple((first, second) for first, second in fields_by_name["pairings"]),
         }
-        return RunSpec(**{**plain, **fields})
+        return RunSpec(**{**fields_by_name, **fields})
 
     @functools.cached_property
     def run_id(self) -> str:
@@ -313,18 +313,18 @@ class RunSpec:
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
-def build_from_settings(what: str, settings: Mapping[str, Any], expected: type[Any], trusted: bool = False) -> Any:
+def build_from_settings(what: str, settings: Mapping[str, Any], base_class: type[Any], trusted: bool = False) -> Any:
     """An object as a yaml describes it: the class under ``_target_``, called with its parameters.
 
-    The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.
+    The class is a subclass of ``base_class`` or has its methods, if that is a protocol; another one is not called.
     ``what`` names it in messages. ``trusted``: the user named the class; else it is one of the project's own. Raises
     ``RequestError`` for a class or parameters that do not exist or do not fit.
     """
     parameters = {key: value for key, value in settings.items() if key != TARGET_KEY}
     target = find_target(what, settings)
     found = _import_class(what, target, trusted)
-    if not issubclass(found, expected):
-        raise RequestError(f"{what}: {target} is not a {expected.__name__} (see {expected.__module__})")
+    if not issubclass(found, base_class):
+        raise RequestError(f"{what}: {target} is not a {base_class.__name__} (see {base_class.__module__})")
     return _call_constructor(what, found, parameters, {})
 
 
@@ -336,16 +336,16 @@ def find_target(what: str, settings: Mapping[str, Any]) -> str:
     return target
 
 
-def _call_constructor(what: str, found: type[Any], params: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
-    """A class, called with ``params`` and, over them, ``others``. Raises ``RequestError`` if these do not fit."""
-    known = inspect.signature(found).parameters
+def _call_constructor(what: str, target_class: type[Any], params: Mapping[str, Any], overriding_params: Mapping[str, Any]) -> Any:
+    """A class, called with ``params`` and, over them, ``overriding_params``. Raises ``RequestError`` if these do not fit."""
+    known = inspect.signature(target_class).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
             raise RequestError(f"{what} has no parameter {name!r}{describe_valid_names(name, known)}")
         if name in known:
             _check_type(what, known[name], params[name])
     try:
-        return found(**{**params, **others})
+        return target_class(**{**params, **overriding_params})
     except ArenaError:
         raise
     except BaseException as error:  # a user's class may raise anything
@@ -404,11 +404,11 @@ def _describe_import_error(module: str, name: str, error: BaseException) -> str:
     return f"({format_error(error)}){remedy}"
 
 
-def shorten_paths(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """Parameters with the last part of each of these ``paths``, or of every path in a command with arguments."""
+def shorten_paths(params: Mapping[str, Any], path_parameters: Iterable[str]) -> dict[str, Any]:
+    """Parameters with the last part of each of these ``path_parameters``, or of every path in a command with arguments."""
     named = {
         key: re.sub(r"(?<![^\s=])[^\s=]*/", "", value) if " " in value else Path(value).expanduser().resolve().name
-        for key in paths
+        for key in path_parameters
         if isinstance(value := params.get(key), str)
     }
     return {**params, **named}

@@ -37,7 +37,7 @@ class SprtExperiment:
         """After so many pairs the test ends without a decision."""
         return self.experiment.request.games // 2
 
-    def load_trial(self) -> SequentialTest:
+    def load_test_state(self) -> SequentialTest:
         """The state of the test after the games that the archive holds now."""
         return sprt_verdicts.run_sequential_test(
             self.experiment.archive, self.experiment.run_id, self.hypotheses, self.most_pairs
@@ -48,27 +48,27 @@ class SprtExperiment:
 class SprtOutcome:
     """The state of a test when playing has ended."""
 
-    run: Experiment
+    experiment: Experiment
     trial: SequentialTest
     played: int  # games, by this process
     seconds: float  # playing and writing them
     stopped: bool  # because the user asked to
 
 
-def execute_test(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:
+def execute_sprt(sprt_experiment: SprtExperiment, command: str, stop: threading.Event, on_pairs: OnPairs) -> SprtOutcome:
     """Play until the test ends or ``stop`` is set, and store the verdict.
 
     Raises ``FailureError`` when the disk refuses; games written before are kept.
     """
-    experiment, trial = prepared.experiment, prepared.load_trial()
+    experiment, trial = sprt_experiment.experiment, sprt_experiment.load_test_state()
     archive, spec = experiment.archive, experiment.request.spec
     begun = replace(experiment, request=replace(experiment.request, games=2 * trial.horizon))
     with record_contribution(begun, command) as contribution:
         try:
             # Repeated only if another process plays the same run: the test takes the games that the archive holds.
             while not (trial.ended or stop.is_set()):
-                contribution.games += _play_missing_pairs(prepared, trial, stop, watch)
-                trial = prepared.load_trial()
+                contribution.games += _play_missing_pairs(sprt_experiment, trial, stop, on_pairs)
+                trial = sprt_experiment.load_test_state()
         finally:  # the run's record asks for the games up to the next look; none are missing once the test has ended
             save_run_start(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
@@ -76,9 +76,9 @@ def execute_test(prepared: SprtExperiment, command: str, stop: threading.Event, 
     return SprtOutcome(experiment, trial, contribution.games, contribution.seconds, stop.is_set())
 
 
-def _play_missing_pairs(prepared: SprtExperiment, trial: SequentialTest, stop: threading.Event, watch: OnPairs) -> int:
+def _play_missing_pairs(sprt_experiment: SprtExperiment, trial: SequentialTest, stop: threading.Event, on_pairs: OnPairs) -> int:
     """Play and write what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games written."""
-    experiment, most = prepared.experiment, prepared.most_pairs
+    experiment, most = sprt_experiment.experiment, sprt_experiment.most_pairs
     outcomes = _PairOutcomes(sprt_verdicts.read_outcomes(experiment.archive, experiment.run_id, most))
     gaps, pace, held = (
         experiment.missing_units(2 * most),
@@ -92,7 +92,7 @@ def _play_missing_pairs(prepared: SprtExperiment, trial: SequentialTest, stop: t
             pace.update(block.pairing, block.pairs, block.seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
-            trial.add_outcomes(outcomes.select_after(trial.pairs))
+            trial.add_outcomes(outcomes.select_known_from(trial.pairs))
             for first in sorted(held):
                 if first + held[first].pairs <= trial.pairs:
                     taken = held.pop(first)
@@ -100,16 +100,16 @@ def _play_missing_pairs(prepared: SprtExperiment, trial: SequentialTest, stop: t
                         writer.skip_to(first)
                     reached = first + taken.pairs
                     writer.add(reached, [taken])
-            watch(trial)
+            on_pairs(trial)
             if trial.ended:
                 break
     return writer.games_written
 
 
-def _list_pair_ranges(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[PairRange]:
+def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
     """The pairs in ``gaps``, ascending. No block crosses a look, since a test ends at a look and so with a block."""
     start = 0
-    for look in look_schedule(most):
+    for look in look_schedule(max_pairs):
         for gap, gap_end in gaps:
             first, end = max(gap, start), min(gap_end, look)
             while first < end:
@@ -122,17 +122,17 @@ def _list_pair_ranges(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Ite
 class _PairOutcomes:
     """The outcomes of pairs by number, as ``sprt_verdicts.outcomes`` returns them; it grows as needed."""
 
-    def __init__(self, known: NDArray[np.int8]) -> None:
-        self._outcomes = known
+    def __init__(self, known_outcomes: NDArray[np.int8]) -> None:
+        self._outcomes = known_outcomes
 
-    def put(self, first: int, outcomes: NDArray[np.int8]) -> None:
-        """Add those of consecutive pairs from number ``first`` on."""
-        end = first + len(outcomes)
+    def put(self, first_pair: int, outcomes: NDArray[np.int8]) -> None:
+        """Add those of consecutive pairs from number ``first_pair`` on."""
+        end = first_pair + len(outcomes)
         if end > len(self._outcomes):
             room = max(end, 2 * len(self._outcomes)) - len(self._outcomes)
             self._outcomes = np.concatenate([self._outcomes, np.full(room, sprt_verdicts.UNKNOWN, np.int8)])
-        self._outcomes[first:end] = outcomes
+        self._outcomes[first_pair:end] = outcomes
 
-    def select_after(self, pairs: int) -> NDArray[np.int8]:
-        """The outcomes from pair number ``pairs`` to before the first unknown one."""
-        return sprt_verdicts.select_known_outcomes(self._outcomes, pairs)
+    def select_known_from(self, first_pair: int) -> NDArray[np.int8]:
+        """The outcomes from pair number ``first_pair`` to before the first unknown one."""
+        return sprt_verdicts.select_known_outcomes(self._outcomes, first_pair)

@@ -22,6 +22,6 @@ class ArchiveOptions:
     ]  # if other code has begun the run: refuse, extend it, or play a new one beside it
     evaluations: bool = False  # those of the agents are stored too
 
-    def most_units_per_file(self, games_a_pair: int) -> int:
+    def max_units_per_file(self, games_a_pair: int) -> int:
         """The most units in a file: a power of two."""
         return 1 << (max(1, self.shard_games // games_a_pair).bit_length() - 1)

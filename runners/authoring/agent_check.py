@@ -61,19 +61,19 @@ class CheckResult(NamedTuple):
     text: str
 
 
-def check_and_print(
-    label: str, rules_name: str, seed: int, archive: PurePath, config_dir: Path | None, seconds: float = DEFAULT_SECONDS
+def check_agent_and_print(
+    label: str, rules_name: str, seed: int, archive_root: PurePath, config_dir: Path | None, max_seconds: float = DEFAULT_SECONDS
 ) -> bool:
     """Check an agent for at most so many seconds and print what was found; whether all is fine.
 
-    ``archive`` has its policy, if it plays by one; ``config_dir``: agents and rules of the user's own. Raises
+    ``archive_root`` has its policy, if it plays by one; ``config_dir``: agents and rules of the user's own. Raises
     ``RequestError`` for an agent that cannot be made or does not play the rules.
     """
     with use_config_dir(config_dir):
-        agent, rules = agent_from_label(label, archive, True), load_rules(rules_name)
+        agent, rules = agent_from_label(label, archive_root, True), load_rules(rules_name)
         for note in describe_untrained_agents([agent]):
             print_note(note)
-        findings = list(run_checks(agent, rules, seed, seconds=seconds))
+        findings = list(run_checks(agent, rules, seed, max_seconds=max_seconds))
     for finding in findings:
         first, *more = finding.text.split("\n")
         print_line(f"{'ok' if finding.is_fine else 'FAIL':<5}{finding.subject}: {first}")
@@ -89,7 +89,7 @@ def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1)
     rules.
     """
     with use_config_dir(folder):
-        found = run_checks(agent_from_label(label, trusted=True), load_rules(rules), seed, timed=False)
+        found = run_checks(agent_from_label(label, trusted=True), load_rules(rules), seed, with_speed=False)
         return [f"{finding.subject}: {finding.text}" for finding in found if not finding.is_fine]
 
 
@@ -115,23 +115,23 @@ def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASS
 
 
 def run_checks(
-    agent: AgentSpec, rules: Rules, seed: int, timed: bool = True, seconds: float = DEFAULT_SECONDS
+    agent: AgentSpec, rules: Rules, seed: int, with_speed: bool = True, max_seconds: float = DEFAULT_SECONDS
 ) -> Iterator[CheckResult]:
     """The findings of twenty games of an agent with itself, twenty with ``random``, and rare positions.
 
-    With ``timed`` its speed too. A slow agent plays fewer games, so that the check ends within ``seconds``.
+    With ``with_speed`` its speed too. A slow agent plays fewer games, so that the check ends within ``max_seconds``.
     """
-    spec = RunSpec(rules, (agent, _build_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
+    spec = RunSpec(rules, (agent, _build_random_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     findings, printed = list[CheckResult](), io.StringIO()
     with (
         silence_forfeit_log(),
         show_progress_bar("checking", "games") as bar,
-        Watchdog(seconds) as watch,
+        Watchdog(max_seconds) as watch,
         _capture_output(printed),
     ):
         try:
             findings.extend(_run_game_checks(spec, watch, bar, printed))
-            if timed and len(findings) > 1:
+            if with_speed and len(findings) > 1:
                 findings.append(_measure_speed(spec))
         except TooSlowError as error:
             findings.append(CheckResult("in time", False, str(error)))
@@ -139,17 +139,17 @@ def run_checks(
             if not watch.end_reason:
                 raise
             notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-            findings.append(CheckResult("in time", False, f"{watch.end_reason}{_locate_author_line(error)}{notes}"))
+            findings.append(CheckResult("in time", False, f"{watch.end_reason}{_format_author_line(error)}{notes}"))
     yield from findings
 
 
-def _locate_author_line(error: BaseException) -> str:
+def _format_author_line(error: BaseException) -> str:
     """The line of an agent's author at which an exception came; nothing if it came elsewhere, or in another process."""
     line = find_error_location(error)
     return "" if str(Path(line).absolute()).startswith(PROJECT_FOLDERS) else f", at {line}"
 
 
-def _run_game_checks(spec: RunSpec, watch: Watchdog, bar: ProgressBar, printed: io.StringIO) -> Iterator[CheckResult]:
+def _run_game_checks(spec: RunSpec, watch: Watchdog, bar: ProgressBar, captured_output: io.StringIO) -> Iterator[CheckResult]:
     """All findings but the speed. If the first of an agent's own checks fails, there are no others.
 
     An agent may have ``own_checks``: names of what it looks at, each with what is wrong.
@@ -169,11 +169,11 @@ def _run_game_checks(spec: RunSpec, watch: Watchdog, bar: ProgressBar, printed: 
     played = _play_all_at_once(engine, pairs, bar)
     draws = _read_random_states() != dice
     has_taken_a_turn = _has_taken_a_turn(played, spec.rules)
-    asked = request_rare_turns(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
-    yield from _check_faults(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, asked)
+    asked = take_turns_in_rare_positions(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
+    yield from _build_fault_results(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, asked)
     again, parts = _play_all_at_once(other, pairs, bar), _play_pair_by_pair(engine, pairs, bar)
     yield from filter(None, (first, *own))
-    changed = find_difference(played, again)
+    changed = describe_first_difference(played, again)
     yield CheckResult(
         "repeatable",
         changed is None,
@@ -182,11 +182,11 @@ def _run_game_checks(spec: RunSpec, watch: Watchdog, bar: ProgressBar, printed: 
         else "another one plays the same games",
     )
     if changed is None:
-        changed = find_difference(played, parts)
+        changed = describe_first_difference(played, parts)
         text = f"{changed}{REMEDY}{MEMORY_REMEDY}" if changed else "the same games pair by pair, in the opposite order"
         yield CheckResult("no memory between games", changed is None, text)
     logged = "".join(getattr(each.guarded_agents[0].fork_player(), "printed", "") for each in (engine, other))
-    yield _check_prints(printed.getvalue(), logged)
+    yield _build_prints_result(captured_output.getvalue(), logged)
 
 
 def _read_random_states() -> tuple[object, str]:
@@ -222,7 +222,7 @@ def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
     return pairs
 
 
-def _build_opponent(agent: AgentSpec) -> AgentSpec:
+def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
     opponent = load_agent("random")
     if opponent.label == agent.label:
         return AgentSpec("random, the opponent", opponent.target, opponent.params)
@@ -251,8 +251,8 @@ def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> lis
 
 
 @contextmanager
-def _capture_output(printed: io.StringIO) -> Iterator[None]:
-    """Collects printed text in ``printed``, except for the notice that kernels are compiled."""
+def _capture_output(buffer: io.StringIO) -> Iterator[None]:
+    """Collects printed text in ``buffer``, except for the notice that kernels are compiled."""
     screen, notice = sys.stderr, compilation_progress.announce
 
     def print_notice() -> None:
@@ -261,13 +261,13 @@ def _capture_output(printed: io.StringIO) -> Iterator[None]:
 
     compilation_progress.announce = print_notice
     try:
-        with redirect_stdout(printed), redirect_stderr(printed):
+        with redirect_stdout(buffer), redirect_stderr(buffer):
             yield
     finally:
         compilation_progress.announce = notice
 
 
-def request_rare_turns(guarded: GuardedAgent, seed: int) -> int:
+def take_turns_in_rare_positions(guarded: GuardedAgent, seed: int) -> int:
     """Ask for turns in positions that games rarely reach; returns how many there are."""
     player, rules = guarded.fork_player(), guarded.rules
     positions = sample_rare_positions(rules, seed)
@@ -277,8 +277,8 @@ def request_rare_turns(guarded: GuardedAgent, seed: int) -> int:
         turns = guarded.take_turns(player, Batch.from_positions([position]), rng, np.zeros(1, np.uint32))
         cell, gift = int(turns.cells[0]), int(turns.gifts[0])
         if cell not in (ERROR_CELL, LATE_CELL) and not _is_legal(PositionView(position, rules), cell, gift):
-            guarded.log_illegal_turn(player, position, int(rng.seeds[0]), (cell, gift))
-            guarded.count_illegal_turn()
+            guarded.log_first_illegal_turn(player, position, int(rng.seeds[0]), (cell, gift))
+            guarded.add_illegal_turn()
     return len(positions)
 
 
@@ -289,16 +289,16 @@ def _is_legal(view: PositionView, cell: int, gift: int) -> bool:
     return placed and (gift in view.available or not view.available or cell in view.winning_cells())
 
 
-def _has_taken_a_turn(played: Sequence[Block], rules: Rules) -> bool:
+def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
     """Whether the agent has taken any turn. The first of a game shows no ply: it is a gift, and seat 1 then failed."""
-    given = not rules.mover_chooses and (played[SELF_PAIRING].games.winner == 0).any()
-    return bool(given or any(block.games.plies.any() for block in played))
+    given = not rules.mover_chooses and (blocks[SELF_PAIRING].games.winner == 0).any()
+    return bool(given or any(block.games.plies.any() for block in blocks))
 
 
-def _check_faults(guarded: GuardedAgent, has_taken_a_turn: bool, games: int, asked: int) -> Iterator[CheckResult]:
-    """Its faults in ``games`` games, of which it plays half with itself, and in ``asked`` rare positions."""
-    illegal = [f"{fault.description}\n{guarded.first_illegal}" for fault in guarded.list_faults(ILLEGAL)]
-    fine = f"every turn of {games} games and in {asked} rare positions" if has_taken_a_turn else ""
+def _build_fault_results(guarded: GuardedAgent, has_taken_a_turn: bool, games: int, rare_positions: int) -> Iterator[CheckResult]:
+    """Its faults in ``games`` games, of which it plays half with itself, and in ``rare_positions`` rare positions."""
+    illegal = [f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults(ILLEGAL)]
+    fine = f"every turn of {games} games and in {rare_positions} rare positions" if has_taken_a_turn else ""
     yield CheckResult("legal", has_taken_a_turn and not illegal, "\n".join(illegal) or fine or "no turn was taken")
     raised = [fault.description for fault in guarded.list_faults(RAISED, NO_TURN)]
     yield CheckResult("exceptions", not raised, "\n".join(raised) or "none")
@@ -306,7 +306,7 @@ def _check_faults(guarded: GuardedAgent, has_taken_a_turn: bool, games: int, ask
         yield CheckResult("in time", False, fault.description)
 
 
-def find_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
+def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
     """Where games that should be the same differ first; None if they do not."""
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == SELF_PAIRING else "random"
@@ -325,9 +325,9 @@ def _format_plies(games: Games, game: int) -> list[str]:
     return [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in both] + [f"ending {games.ending[game]}"]
 
 
-def _check_prints(text: str, logged: str) -> CheckResult:
-    """Whether it prints; ``logged``: what a process of its own keeps for the log."""
-    lines, kept = text.splitlines(), logged.splitlines()
+def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
+    """Whether it prints; ``logged_text``: what a process of its own keeps for the log."""
+    lines, kept = printed_text.splitlines(), logged_text.splitlines()
     if lines:
         found = f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
     else:
@@ -360,18 +360,18 @@ def sample_rare_positions(rules: Rules, seed: int) -> list[Position]:
     of this kind are missing.
     """
     found = [EMPTY]
-    for ply, view in enumerate(_generate_unfinished_games(rules, np.random.default_rng(seed))):
+    for ply, view in enumerate(_sample_unfinished_positions_by_ply(rules, np.random.default_rng(seed))):
         if ply >= CELLS - 2:
             found += [each.packed for each in view][:LAST_PIECES_POSITIONS]
         elif not rules.mover_chooses:
-            safe = _find_safe_gifts(view).sum(axis=1)
+            safe = _find_gifts_safe_after_placing(view).sum(axis=1)
             lost = ~view.winning_cells().any(axis=1)
             for wanted in (0, 1):
                 found += [view[i].packed for i in np.flatnonzero(lost & (safe == wanted))[:POSITIONS_PER_KIND].tolist()]
     return found
 
 
-def _generate_unfinished_games(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
+def _sample_unfinished_positions_by_ply(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
     """The positions before each ply of random games in which no line is finished; those that cannot go on are gone."""
     view = BatchView(Batch.from_positions([EMPTY] * RANDOM_GAMES), rules)
     for _ in range(CELLS):
@@ -392,7 +392,7 @@ def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDA
     return columns
 
 
-def _find_safe_gifts(view: BatchView) -> NDArray[np.bool_]:
+def _find_gifts_safe_after_placing(view: BatchView) -> NDArray[np.bool_]:
     """Whether each piece is safe to give after some placement of the piece in hand: [B, 16]."""
     safe = np.zeros((len(view), CELLS), bool)
     for cell in range(CELLS):

@@ -24,7 +24,7 @@ TEMPLATE_FOLDER = Path(str(templates.__file__)).parent
 TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template")  # in the yaml without the interface
 
 
-def create_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
+def create_agent_files(name: str, interface: str, folder: Path) -> dict[Path, str]:
     """Write an agent with its yaml and its test into a folder; returns each file and what it is.
 
     Raises ``RequestError`` for a name that cannot be that of a new agent and for files that exist, ``FailureError`` for
@@ -62,13 +62,13 @@ def _check_name(name: str) -> None:
             f"{name!r} cannot be the name of an agent and its module: a small letter, then at most 39 small letters, "
             "digits and '_', and no word of Python"
         )
-    if keyword.iskeyword(format_class_name(name)) or name == "none" or _is_read_otherwise(name):
+    if keyword.iskeyword(format_class_name(name)) or name == "none" or _is_parsed_as_other_type(name):
         raise RequestError(f"'{name}' is no text in a yaml or on the command line: choose another name")
     if name in list_options("agent"):
         raise RequestError(f"'{name}' is an agent already: choose another name")
 
 
-def _is_read_otherwise(name: str) -> bool:
+def _is_parsed_as_other_type(name: str) -> bool:
     """Whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
     hydra = OverridesParser.create().parse_override(f"key={name}").value()
     return hydra != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}

@@ -113,10 +113,10 @@ def _describe_positions(batch: Batch) -> str:
 class WatchedPlayer(BatchPlayer):
     """Plays as ``player`` does, and tells ``watch`` of each turn."""
 
-    def __init__(self, player: BatchPlayer, alone: bool, watch: Watchdog) -> None:
-        """``alone``: it is asked for one position at a time, so that a note can say which."""
-        self._player, self._watch = player, watch
-        self.one_position_at_a_time, self.game_words = alone or player.one_position_at_a_time, player.game_words
+    def __init__(self, player: BatchPlayer, one_position_at_a_time: bool, watchdog: Watchdog) -> None:
+        """``one_position_at_a_time``: it is asked for one position at a time, so that a note can say which."""
+        self._player, self._watch = player, watchdog
+        self.one_position_at_a_time, self.game_words = one_position_at_a_time or player.one_position_at_a_time, player.game_words
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._player, name)

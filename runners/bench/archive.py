@@ -16,7 +16,7 @@ from analytics.store.archive import Archive
 from analytics.tables.derived.indexing import list_index_chunks
 from quarto.errors import FailureError
 from runners.arena.executors.base import MEBIBYTE, available_cores
-from runners.arena.indexing import update_index
+from runners.arena.indexing import index_and_compact_sums
 from runners.arena.spec import RunSpec
 from runners.bench.timing import Figures, measure_process, time_fastest
 from runners.bench.warm_up import play_games
@@ -52,7 +52,7 @@ def bench_archive(quick: bool = False) -> Figures:
         for measure in (
             _measure_indexing,
             _measure_queries,
-            _measure_openings,
+            _measure_position_lookups,
             _measure_spilling,
         ):  # in this order: an explorer needs an index
             figures |= measure(root)
@@ -63,7 +63,7 @@ def _measure_indexing(root: Path) -> Figures:
     """Seconds to index all games, and to find that none is left to index."""
     archive = Archive.open(root)
     started = time.perf_counter()
-    indexed, _ = update_index(archive, archive.list_run_ids())
+    indexed, _ = index_and_compact_sums(archive, archive.list_run_ids())
     seconds = time.perf_counter() - started
     left = partial(list_index_chunks, archive, archive.list_run_ids())
     if left():
@@ -80,12 +80,12 @@ def _measure_queries(root: Path) -> Figures:
         return {name: {"seconds": time_fastest(partial(opened.sql, read_query(name)), ROUNDS)} for name in names}
 
 
-def _measure_openings(root: Path) -> Figures:
+def _measure_position_lookups(root: Path) -> Figures:
     """Milliseconds to look up a position in the index, without sample games and with them."""
 
     def look_up_positions(samples: bool) -> None:
         for position in POSITIONS:
-            explore_position(opened, position, "turn", samples=samples)
+            explore_position(opened, position, "turn", with_samples=samples)
 
     with open_archive(root) as opened:
         alone, sampled = (

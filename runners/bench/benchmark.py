@@ -96,7 +96,7 @@ def build_bench_table(figures: Figures) -> Table:
     """Figures as a flat table."""
     found = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in found.values()]
-    return build_table([ResultColumn("figure", [*found], right=False), ResultColumn("value", texts)], "bench")
+    return build_table([ResultColumn("figure", [*found], right_aligned=False), ResultColumn("value", texts)], "bench")
 
 
 def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
@@ -135,13 +135,13 @@ def build_yardstick(folder: Path) -> Yardstick | None:
     return time_yardstick_games
 
 
-def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, plain_c: Yardstick | None) -> Figures:
+def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
     """Games a second of playing (``simulate``), of writing what is in memory, and of both, in turns.
 
     All on one thread and on all cores.
     """
     engine, cores = build_engine(spec), available_cores()
-    blocks = list(engine.play(_split_pairs(SHARD_GAMES), cores))
+    blocks = list(engine.play(_list_pair_ranges(SHARD_GAMES), cores))
     best: dict[tuple[str, int], float] = {}
     size: dict[str, float] = {}
 
@@ -151,8 +151,8 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, pla
     for number in range(rounds):
         for threads in sorted({1, cores}):
             keep_best("simulate", threads, 4 * games, _time_playing(engine, 4 * games, threads))
-            if plain_c:
-                keep_best("yardstick", threads, 4 * games, plain_c(4 * games, threads))
+            if yardstick:
+                keep_best("yardstick", threads, 4 * games, yardstick(4 * games, threads))
             files = max(threads, games // SHARD_GAMES)
             keep_best("write_only", threads, SHARD_GAMES * files, _time_writing(blocks, spec, files, folder, threads))
             root = folder / f"archive-{number}-{threads}"
@@ -165,7 +165,7 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, pla
     return figures | size | {"stages": _measure_stages(engine, spec)}
 
 
-def _split_pairs(games: int) -> Iterator[PairRange]:
+def _list_pair_ranges(games: int) -> Iterator[PairRange]:
     """The first games of pairing 0, as large blocks."""
     for first in range(0, games // 2, MAX_BLOCK_PAIRS):
         yield PairRange(0, first, min(MAX_BLOCK_PAIRS, games // 2 - first))
@@ -174,7 +174,7 @@ def _split_pairs(games: int) -> Iterator[PairRange]:
 def _time_playing(engine: BatchEngine, games: int, threads: int) -> float:
     """Seconds to play ``games`` and forget them."""
     started = time.perf_counter()
-    for _ in engine.play(_split_pairs(games), threads):
+    for _ in engine.play(_list_pair_ranges(games), threads):
         pass
     return time.perf_counter() - started
 
@@ -192,7 +192,7 @@ def _compute_ratios(best: dict[tuple[str, int], float], threads: int) -> Figures
     return figures
 
 
-def _time_writing(blocks: Sequence[Block], spec: RunSpec, files: int, folder: Path, threads: int) -> float:
+def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folder: Path, threads: int) -> float:
     """Seconds to encode the games of a file so many times and to write them."""
 
     def write_tables(number: int) -> None:
@@ -205,7 +205,7 @@ def _time_writing(blocks: Sequence[Block], spec: RunSpec, files: int, folder: Pa
 
     started = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(write_tables, range(files)))
+        list(pool.map(write_tables, range(file_count)))
     return time.perf_counter() - started
 
 
@@ -222,7 +222,7 @@ def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Fig
         milliseconds[name] = 1000 * min(taken)
         return result
 
-    blocks = measure_stage("playing", lambda: [*map(engine.play_block, _split_pairs(SHARD_GAMES))])
+    blocks = measure_stage("playing", lambda: [*map(engine.play_block, _list_pair_ranges(SHARD_GAMES))])
     found = measure_stage("encoding", lambda: encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels))
     measure_stage("checks", lambda: [compute_checksum(table) for table in found])
     measure_stage("fingerprints", lambda: [part.fingerprint for part in concat_blocks(blocks)])
@@ -261,7 +261,7 @@ def _measure_agent(name: str, seconds: float) -> Figures:
     return {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
 
 
-def measure_search(plain_c: Yardstick | None, rounds: int, turns: int) -> Figures:
+def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figures:
     """Turns a second of ``mcts`` on one thread, with the empty board and each piece in hand in turn.
 
     An iteration plays one game to its end, so its rollouts are compared with games of plain C on one thread, in the
@@ -279,7 +279,7 @@ def measure_search(plain_c: Yardstick | None, rounds: int, turns: int) -> Figure
         speed = max(
             speed, NANOSECONDS_PER_SECOND / float(measure_turn_nanoseconds(player, batch, Streams(rng.draw(0))).mean())
         )
-        plain = max(plain, YARDSTICK_GAMES / plain_c(YARDSTICK_GAMES, 1)) if plain_c else plain
+        plain = max(plain, YARDSTICK_GAMES / yardstick(YARDSTICK_GAMES, 1)) if yardstick else plain
     figures = {"turns_per_second": speed, "rollouts_per_second": ITERATIONS * speed}
     return figures | ({"ratio_of_rollouts_to_yardstick": ITERATIONS * speed / plain} if plain else {})
 

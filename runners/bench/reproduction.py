@@ -50,7 +50,7 @@ from runners.config.requests import describe_rounding
 from runners.config.schemas import MAX_SEED, check_range
 from runners.config.yaml_options import CONF_FOLDER, load_rules
 from runners.hosting.interruption import exit_code, stop_on_signal
-from runners.learning.training.request import TrainingRequest, check_training, save_policy, training_request_from_config
+from runners.learning.training.request import TrainingRequest, check_training_and_create_archive, save_policy, training_request_from_config
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import write_file
@@ -105,7 +105,7 @@ def train_if_missing(
     archive = Archive.open(storage.root, create=True)
     card, played = _find_trained_card(request, archive), 0
     if card is None:
-        check_training(request)
+        check_training_and_create_archive(request)
         trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         if trained.policy is None:
             return None
@@ -167,15 +167,15 @@ def find_sides(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
     return _build_side(figure.player, both[0], variant), _build_side(figure.opponent, both[1], variant)
 
 
-def _build_side(label: str, ours: Implementation | None, variant: str) -> Side:
-    if ours is None:
+def _build_side(label: str, implementation: Implementation | None, variant: str) -> Side:
+    if implementation is None:
         return Side(label, "")
-    if variant == CODE and ours.code:
-        return Side(ours.code, ours.code_trainer)
-    return Side(ours.text, ours.trainer)
+    if variant == CODE and implementation.code:
+        return Side(implementation.code, implementation.code_trainer)
+    return Side(implementation.text, implementation.trainer)
 
 
-def list_trainings(figures: Sequence[PublishedRate]) -> list[str]:
+def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
     """The trainings that figures need, as overrides of ``qarena train``, each once."""
     found = (find_sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
     return list(dict.fromkeys(side.trainer for both in found for side in both if side.trainer))
@@ -202,15 +202,15 @@ class Pairings:
                         self.experiments[key] = prepare_experiment(self._build_request(figure, agents))
 
     @property
-    def missing_games(self) -> int:
+    def missing_game_count(self) -> int:
         """The number of games that the archive lacks."""
         return sum(each.count_missing_games(self.settings.games) for each in self.experiments.values())
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
         """Play the games that the archive lacks, until done or ``stop`` is set; returns the number of games played."""
         count, total = 0, _SharedProgress(progress) if progress else None
-        if progress and self.missing_games:
-            progress.start(self.missing_games)
+        if progress and self.missing_game_count:
+            progress.start(self.missing_game_count)
         for key, experiment in self.experiments.items():
             if stop.is_set():
                 break
@@ -235,7 +235,7 @@ class Pairings:
         player, opponent = (agent.label for agent in agents)
         if tally is None or not tally.games:
             return None
-        ours = tally if key.first == player else tally.swapped
+        ours = tally if key.first == player else tally.with_agents_swapped
         return build_measured_rate(figure, player, opponent, count_results_in_seat(ours, figure.seat))
 
     def _measure_training_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
@@ -305,7 +305,7 @@ class ReproduceRequest:
         return [figure for figure in read_published_rates() if figure.study in self.studies]
 
 
-def check_request(
+def build_reproduce_request(
     study: str | None, settings: PairingOptions, markdown: Path | None, html: Path | None
 ) -> ReproduceRequest:
     """The request that the options of the command make; an odd number of games becomes the next even one.
@@ -357,7 +357,7 @@ def reproduce(request: ReproduceRequest) -> int:
 def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str, TrainingResult]:
     """The results of the trainings that the figures need, by overrides; fewer than all if ``stop`` is set."""
     settings, results = request.settings, {}
-    for training in list_trainings(request.figures):
+    for training in list_training_overrides(request.figures):
         if stop.is_set():
             break
         overrides = f"{training} seed={settings.seed}"
@@ -370,7 +370,7 @@ def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str
 
 def print_reproduction(reproduction: Reproduction) -> None:
     """Print a table for each study, then the notes and the summary."""
-    for study, comparisons in reproduction.studies:
+    for study, comparisons in reproduction.comparisons_by_study:
         columns = {name: each for name, each in reproduction.build_columns(comparisons).items() if name != "where"}
         title = f"Study {study.study}: {study.title} (games won, in %)"
         narrow = [each for name, each in columns.items() if name in NARROW_COLUMNS]

@@ -48,7 +48,7 @@ def bench_solver(quick: bool = False) -> Figures:
         figures["threads"] = _measure_threads(sample_positions(6, 50 if quick else 1000))
         if not quick:
             solvers, started = Solvers(PROOF_MEGABYTES, use_tablebase=False), time.perf_counter()
-            value = run_search(solvers, lambda: solvers.solver_for(CLASSIC).value(EMPTY))
+            value = run_search(solvers, lambda: solvers.get_solver(CLASSIC).value(EMPTY))
             seconds = time.perf_counter() - started
             figures["classic_game"] = {"value": value, "positions": solvers.nodes, "seconds": seconds}
         figures["oracle"] = measure_oracle(quick)
@@ -87,25 +87,25 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
     return figures
 
 
-def _measure_threads(asked: Sequence[Position]) -> Figures:
+def _measure_threads(positions: Sequence[Position]) -> Figures:
     """Positions a second on one thread and on two that share a table, which take turns."""
 
     def measure_speed(threads: int) -> float:
         shared = Solver(CLASSIC, MEGABYTES)
         shared.map_memory()  # its pages are in memory, so that no solver waits for the system
-        forks, waiting = [shared.fork() for _ in range(threads)], iter(asked)  # some take a hundred times as long
+        forks, waiting = [shared.fork() for _ in range(threads)], iter(positions)  # some take a hundred times as long
         started = time.perf_counter()
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda solver: [solver.value(position) for position in waiting], forks))
-        return len(asked) / (time.perf_counter() - started)
+        return len(positions) / (time.perf_counter() - started)
 
     one, two = map(max, zip(*((measure_speed(1), measure_speed(2)) for _ in range(ROUNDS + 1)), strict=True))
     return {"one_thread_positions_per_second": one, "two_threads_positions_per_second": two, "speedup": two / one}
 
 
-def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], float]:
+def run_yardstick(program: Path, positions: Sequence[Position]) -> tuple[list[int], float]:
     """The values that the yardstick finds, and the processor's seconds it takes for all."""
-    lines = "".join(f"{each.lanes} {each.occupied} {each.available} {each.hand}\n" for each in asked)
+    lines = "".join(f"{each.lanes} {each.occupied} {each.available} {each.hand}\n" for each in positions)
     command = [str(program), str(MEGABYTES)]
     output = subprocess.run(command, input=lines, check=True, capture_output=True, text=True).stdout  # noqa: S603
     rows = [line.split() for line in output.splitlines()]

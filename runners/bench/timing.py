@@ -38,17 +38,17 @@ class ProcessUsage(NamedTuple):
     """The resources that a process used."""
 
     seconds: float  # of wall time
-    peak: int  # bytes of memory
+    peak_bytes: int  # bytes of memory
 
 
 def measure_process(
-    arguments: Sequence[str], folder: Path, code: int = 0, program: str = QARENA_PROGRAM
+    arguments: Sequence[str], folder: Path, expected_exit_code: int = 0, program: str = QARENA_PROGRAM
 ) -> ProcessUsage:
-    """Run ``qarena`` or another program in ``folder``. Raises ``FailureError`` for another exit code than ``code``."""
+    """Run ``qarena`` or another program in ``folder``. Raises ``FailureError`` for another exit code than ``expected_exit_code``."""
     between = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
     ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
     seconds, peak, found = ended.stdout.split()
-    if int(found) != code:
+    if int(found) != expected_exit_code:
         raise FailureError(f"'{' '.join(arguments)}' failed with exit code {found}: {ended.stderr.strip()}")
     return ProcessUsage(
         float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)

@@ -88,7 +88,7 @@ class WarmUpTask(Task):
                 (name, partial(play_agent_against_itself, name, number, other))
                 for number, name in enumerate(ARCHIVE_AGENTS)
             ),
-            ("annotate", partial(annotate_games, other)),
+            ("annotate", partial(annotate_last_decisions, other)),
             ("play", play_session_with_hints),
             ("exchange", partial(export_and_read_games, other)),
             ("openings", partial(index_and_query_openings, other)),
@@ -161,7 +161,7 @@ def derive_policies(root: Path) -> None:
     build_kind("line_values", {**load_option(KIND_GROUP, "line_values"), "method": "cloning"}).derive(dataset, 1)
 
 
-def annotate_games(root: Path) -> None:
+def annotate_last_decisions(root: Path) -> None:
     """Find the exact values of the last decisions in the games of an archive."""
     archive = Archive.open(root)
     annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
@@ -175,7 +175,7 @@ def verify_whole_archive(root: Path) -> None:
 def play_session_with_hints() -> None:
     """Begin a person's game against an agent, with a hint for either part of a turn."""
     rules, agent = load_rules("classic"), load_agent("random")
-    session = Session(rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run=1, number=0))
+    session = Session(rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run_stream_key=1, game_number=0))
     session.play_agent_turn()
     find_hint(session.game)
     find_hint(session.game.place(0))

@@ -348,10 +348,10 @@ def show(
 
     Each ply has its exact values if the game is annotated (`qarena annotate`).
     """
-    from runners.web.archive.game_output import print_game
+    from runners.web.archive.game_output import output_game
 
     options.check_output_files(force, json, svg)
-    print_game(archive, " ".join(game), run, json, svg, animate)
+    output_game(archive, " ".join(game), run, json, svg, animate)
 
 
 def report(

@@ -46,13 +46,13 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     options.check_output_files(force, json)
     wanted = SolveOptions(turns=turns, distance=distance)
-    proven = solutions.check_solve_target(position, file, game, rules)
+    proven = solutions.parse_solve_target(position, file, game, rules)
     if proven is not None:
-        solutions.print_game_value(proven, megabytes, json)
+        solutions.output_game_value(proven, megabytes, json)
     elif file is not None:
         solutions.print_file_solutions(file, wanted, megabytes)
     else:
-        solutions.print_position_solution(str(position), wanted, megabytes, json)
+        solutions.output_position_solution(str(position), wanted, megabytes, json)
 
 
 def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -187,9 +187,9 @@ def verify(
 
     Its checksum, its boards, its values against one another, and a sample that is solved again.
     """
-    from runners.exact.tablebases import verify_tablebases
+    from runners.exact.tablebases import verify_and_print_tablebases
 
-    raise typer.Exit(verify_tablebases(file, sample, megabytes))
+    raise typer.Exit(verify_and_print_tablebases(file, sample, megabytes))
 
 
 @tablebase_group.command("show")

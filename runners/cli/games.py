@@ -59,9 +59,9 @@ def sprt(
 ) -> None:
     """Play two agents until a test decides which is stronger."""
     if counts is not None:
-        from runners.cli.sprt_output import print_counts
+        from runners.cli.sprt_output import print_test_of_counts
 
-        print_counts(counts, arguments or [])
+        print_test_of_counts(counts, arguments or [])
         return
     from runners.cli.sprt import SPRT
 
@@ -152,7 +152,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     options.check_output_files(force, markdown, html)
     storage = ArchiveOptions(archive, other_code=other_code)
     settings = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
-    raise typer.Exit(reproduction.reproduce(reproduction.check_request(study, settings, markdown, html)))
+    raise typer.Exit(reproduction.reproduce(reproduction.build_reproduce_request(study, settings, markdown, html)))
 
 
 @agents_group.callback()
@@ -197,12 +197,12 @@ def new(
     It plays at once, and is yours to change.
     """
     from quarto.sources import find_module_spec
-    from runners.authoring.new_agent import create_agent
+    from runners.authoring.new_agent import create_agent_files
     from runners.config.yaml_options import use_config_dir
     from runners.terminal.console import find_program, print_line
 
     with use_config_dir(config_dir if config_dir.is_dir() else None):
-        files = create_agent(name, interface, config_dir)
+        files = create_agent_files(name, interface, config_dir)
     width = max(len(str(path)) for path in files)
     program, folder = find_program(), shlex.quote(str(config_dir))
     for line in (
@@ -232,7 +232,7 @@ def check(
     Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
     order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
     """
-    from runners.authoring.agent_check import check_and_print
+    from runners.authoring.agent_check import check_agent_and_print
 
-    if not check_and_print(agent, rules, seed, archive, config_dir, seconds):
+    if not check_agent_and_print(agent, rules, seed, archive, config_dir, seconds):
         raise typer.Exit(1)

@@ -184,7 +184,7 @@ class CompilingNotice:
 
     def __call__(self) -> None:
         """Called before each function is compiled."""
-        from analytics.questions.columns import format_noun
+        from analytics.questions.columns import format_count_with_noun
 
         now = self._clock()
         if self._last is None:
@@ -195,15 +195,15 @@ class CompilingNotice:
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.print_note(f"… {format_noun(compilation_progress.compiled, 'kernel')} so far")
+            self.print_note(f"… {format_count_with_noun(compilation_progress.compiled, 'kernel')} so far")
         self._last = now
 
     def print_total(self) -> None:
         """Say how long it took, if anything was compiled."""
-        from analytics.questions.columns import format_noun
+        from analytics.questions.columns import format_count_with_noun
 
         if self._last is not None:
-            count = format_noun(compilation_progress.compiled, "kernel")
+            count = format_count_with_noun(compilation_progress.compiled, "kernel")
             self.print_note(f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out.")
 
     def print_note(self, text: str) -> None:
@@ -293,25 +293,25 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
 
 
 @functools.cache
-def _build_command(typed: str) -> Any:
+def _build_command(command_name: str) -> Any:
     """The typed command as Click has it, or all of them if there is none of this name.
 
     Each takes a millisecond to make. What runs many in one process, as the tests do, need not make them anew.
     """
     one = copy(app)
-    one.registered_commands = [each for each in app.registered_commands if _find_command_name(each.callback) == typed]
-    one.registered_groups = [each for each in app.registered_groups if _find_command_name(each.typer_instance) == typed]
-    return _adapt_parameters(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
+    one.registered_commands = [each for each in app.registered_commands if _find_command_name(each.callback) == command_name]
+    one.registered_groups = [each for each in app.registered_groups if _find_command_name(each.typer_instance) == command_name]
+    return _hide_metavars_and_expand_homes(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
 
 
-def _adapt_parameters(command: Any) -> Any:
+def _hide_metavars_and_expand_homes(command: Any) -> Any:
     """Let the help of a command show no type of a flag, which takes no value, and expand ``~`` in each of its paths."""
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):
             option.metavar = ""
         option.callback = option.callback or _expand_homes
     for inner in getattr(command, "commands", {}).values():
-        _adapt_parameters(inner)
+        _hide_metavars_and_expand_homes(inner)
     return command
 
 

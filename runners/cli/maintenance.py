@@ -16,10 +16,10 @@ from analytics import format_archive_option, open_archive
 from analytics.exchange.export import ExportRequest, ExportSummary, write_export, write_export_to_stream
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.local_files import find_backend
-from analytics.store.marker import remember_archive, warn_if_unknown
+from analytics.store.marker import remember_archive, warn_if_unknown_archive
 from analytics.store.schema import SCHEMA_VERSION, TABLE_SCHEMAS
 from analytics.store.texts import to_line
 from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
@@ -44,17 +44,17 @@ MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 10, 4 << 30  # bytes of a file: it is made
 MAX_LINE_CHARACTERS = 1000  # characters of a problem or a path, in a line
 
 
-def compact_archive(root: PurePath, wanted: Sequence[str], most: int) -> None:
+def compact_archive(root: PurePath, run_ids: Sequence[str], max_file_bytes: int) -> None:
     """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
-    if not MIN_FILE_BYTES <= most <= MAX_FILE_BYTES:
-        raise RequestError(f"--size {most:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
+    if not MIN_FILE_BYTES <= max_file_bytes <= MAX_FILE_BYTES:
+        raise RequestError(f"--size {max_file_bytes:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
     archive = Archive.open(root)
-    runs, total = select_run_ids(archive, wanted), CompactionSummary()
+    runs, total = select_run_ids(archive, run_ids), CompactionSummary()
     try:
         with show_progress_bar("compacting", "files") as bar:
-            bar.start(sum(count_compactable_files(archive, run_id, most) for run_id in runs))
+            bar.start(sum(count_compactable_files(archive, run_id, max_file_bytes) for run_id in runs))
             for run_id in runs:
-                done = compact_run(archive, run_id, most, bar.advance)
+                done = compact_run(archive, run_id, max_file_bytes, bar.advance)
                 total = CompactionSummary(*(a + b for a, b in zip(total, done, strict=True)))
     except KeyboardInterrupt:
         console.print_note("interrupted: the files made so far count; run the same command again to go on")
@@ -62,7 +62,7 @@ def compact_archive(root: PurePath, wanted: Sequence[str], most: int) -> None:
     console.print_line(_format_compaction_summary(total, root))
 
 
-def merge_archives(roots: Sequence[PurePath], prefix: str, other_code: bool) -> None:
+def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
     """Add all but the last of some archives to the last, which is made if need be, and print totals.
 
     Raises ``RequestError`` for fewer than two archives, one that is named twice, and for what conflicts.
@@ -74,12 +74,12 @@ def merge_archives(roots: Sequence[PurePath], prefix: str, other_code: bool) -> 
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
     sources = [Archive.open(root) for root in roots[:-1]]
     for root in roots[:-1]:
-        warn_if_unknown(root)
+        warn_if_unknown_archive(root)
     target = Archive.open(roots[-1], create=True)
     try:
         with show_progress_bar("merging", "games") as bar:
             bar.start(sum(source.count_games(record.run_id) for source in sources for record in source.load_runs()))
-            done = archive_merge.merge_archives(sources, target, MergeOptions(prefix, other_code), bar.advance)
+            done = archive_merge.merge_archives(sources, target, MergeOptions(policy_prefix, allow_other_code), bar.advance)
     except KeyboardInterrupt:
         console.print_note("interrupted: what is merged is kept; run the same command again to go on")
         raise typer.Exit(exit_code()) from None
@@ -88,7 +88,7 @@ def merge_archives(roots: Sequence[PurePath], prefix: str, other_code: bool) -> 
         *((done.jobs, "job of a sweep", "jobs of sweeps"), (done.verdicts, "verdict", "")),
         (done.tables, "file of derived tables", "files of derived tables"),
     )
-    added = ", ".join(format_noun(*each) for each in counts if each[0])
+    added = ", ".join(format_count_with_noun(*each) for each in counts if each[0])
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
 
 
@@ -106,14 +106,14 @@ def update_delta_tables(root: PurePath, folder: Path, games_only: bool) -> None:
     console.print_line(f"{what}; {read}" if any(added.values()) else f"Nothing to add: {folder} has all games.")
 
 
-def _format_compaction_summary(done: CompactionSummary, root: PurePath) -> str:
-    removed = f"; {format_noun(done.removed, 'old file')} removed" if done.removed else ""
-    if not done.files:
+def _format_compaction_summary(summary: CompactionSummary, root: PurePath) -> str:
+    removed = f"; {format_count_with_noun(summary.removed, 'old file')} removed" if summary.removed else ""
+    if not summary.files:
         return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
     gc = f"'qarena archive gc --remove{format_archive_option(root)}'"
     later = f"{gc} removes the old files ten minutes after they were replaced"
-    were = "1 file of games is" if done.files == 1 else f"{done.files} files of games are"
-    return f"{were} now {done.by}; {later}{removed}"
+    were = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
+    return f"{were} now {summary.by}; {later}{removed}"
 
 
 def upgrade_archive(root: PurePath) -> None:
@@ -141,14 +141,14 @@ def verify_archive(root: PurePath) -> int:
         *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
     )
     # The first ones are named also if there are none.
-    counts = [format_noun(*each) for at, each in enumerate(things) if each[0] or at < 4]
-    console.print_line(f"{', '.join(counts)}: {format_noun(len(found.problems), 'problem')}")
+    counts = [format_count_with_noun(*each) for at, each in enumerate(things) if each[0] or at < 4]
+    console.print_line(f"{', '.join(counts)}: {format_count_with_noun(len(found.problems), 'problem')}")
     return 1 if found.problems else 0
 
 
-def collect_garbage(root: PurePath, age: str, remove: bool) -> None:
-    """Print the files that are not needed; ``remove`` those that have not been needed for the ``age``, such as 10m."""
-    least_age, opened = garbage.parse_age(age), Archive.open(root)
+def collect_garbage(root: PurePath, min_age: str, remove: bool) -> None:
+    """Print the files that are not needed; ``remove`` those that have not been needed for the ``min_age``, such as 10m."""
+    least_age, opened = garbage.parse_age(min_age), Archive.open(root)
     found = garbage.list_unneeded_files(opened)
     removed = set(garbage.remove_unneeded_files(opened, found, least_age)) if remove else set()
     for file in found:
@@ -172,13 +172,13 @@ def export_games(root: PurePath, request: ExportRequest, output: str, force: boo
     typer.echo(_format_export_summary(exported, request, output))
 
 
-def _format_export_summary(exported: ExportSummary, request: ExportRequest, output: str) -> str:
-    if exported.episodes is None:
-        return f"{format_noun(exported.games, 'game')} written to {output}"
-    left_out = exported.games - exported.episodes
-    rest = f"; {format_noun(left_out, 'game')} left out, since no turn in them is known" if left_out else ""
+def _format_export_summary(summary: ExportSummary, request: ExportRequest, output: str) -> str:
+    if summary.episodes is None:
+        return f"{format_count_with_noun(summary.games, 'game')} written to {output}"
+    left_out = summary.games - summary.episodes
+    rest = f"; {format_count_with_noun(left_out, 'game')} left out, since no turn in them is known" if left_out else ""
     return (
-        f"{exported.episodes:,} episodes, {exported.steps:,} steps written to {output}, rewards for "
+        f"{summary.episodes:,} episodes, {summary.steps:,} steps written to {output}, rewards for "
         f"{request.perspective}, at the end only{rest}"
     )
 
@@ -193,13 +193,13 @@ def import_games_file(root: PurePath, file: str, rules: str, event: str | None, 
     defaults = Tags(rules=rules, event="" if event is None else check_label("--name", event))
     text = parse_games(read_file(file), defaults, rules_of)
     source = "stdin" if file == STANDARD_STREAM else file
-    if text.bad and not skip_bad:
+    if text.bad_lines and not skip_bad:
         hint = "--skip-bad imports the others" if len(text.tags) else "no other line is a game"
-        raise RequestError(f"{_describe_bad_line(source, text.bad[0], len(text.bad) - 1)} ({hint})")
-    for bad in text.bad:
+        raise RequestError(f"{_describe_bad_line(source, text.bad_lines[0], len(text.bad_lines) - 1)} ({hint})")
+    for bad in text.bad_lines:
         typer.echo(to_line(_describe_bad_line(source, bad), MAX_LINE_CHARACTERS), err=True)
     if not len(text.tags):
-        if text.bad:
+        if text.bad_lines:
             raise FailureError(f"{source}: no line is a game, so nothing was imported")
         raise RequestError(f"{source} has no game: a line of it looks like F@b1 3@b2 7@c4")
     known = {name: rules_of(name) for name in {text.distinct_tags[at].rules for at in set(text.tags.tolist())}}
@@ -211,12 +211,12 @@ def import_games_file(root: PurePath, file: str, rules: str, event: str | None, 
         console.print_line(_format_import_summary(run))
     for lost in sorted({record.run_id for record in text.records} - {run.run_id for run in imported}):
         typer.echo(f"run {lost} is not whole in {source}: its games are single games, without pairs", err=True)
-    return 1 if text.bad else 0
+    return 1 if text.bad_lines else 0
 
 
-def _describe_bad_line(source: str, bad: BadLine, others: int = 0) -> str:
-    more = f"; {others:,} more bad line{'s' * (others > 1)}" if others else ""
-    return f"{source}, line {bad.line}: {bad.reason}{more}"
+def _describe_bad_line(source: str, bad_line: BadLine, other_count: int = 0) -> str:
+    more = f"; {other_count:,} more bad line{'s' * (other_count > 1)}" if other_count else ""
+    return f"{source}, line {bad_line.line}: {bad_line.reason}{more}"
 
 
 def _format_import_summary(run: ImportedRun) -> str:
@@ -224,6 +224,6 @@ def _format_import_summary(run: ImportedRun) -> str:
     what = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
     opening = f", {heading.opening} plies imposed" if heading.opening else ""
     known = run.games - run.added
-    return f"run {run.run_id} ({what}{opening}): {format_noun(run.added, 'game')} added" + (
+    return f"run {run.run_id} ({what}{opening}): {format_count_with_noun(run.added, 'game')} added" + (
         f", {known:,} were in the archive already" if known else ""
     )

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from analytics import DEFAULT_ARCHIVE
 from analytics.store.files.backend import parse_location, parse_size
 from runners.arena.executors.base import MEBIBYTE, available_cores
-from runners.terminal.files import TABLE_FORMATS, TableOutput, build_table_output, check_output
+from runners.terminal.files import TABLE_FORMATS, TableOutput, build_table_output, check_output_file
 
 ARCHIVE = DEFAULT_ARCHIVE
 MARKUP: Any = "markdown"  # of help: panels, and whole sentences
@@ -43,19 +43,19 @@ def list_group_options(group: str, incomplete: str = "") -> list[str]:
     return select_by_prefix(incomplete, sorted(path.stem for path in (PROJECT_ROOT / "conf" / group).glob("*.yaml")))
 
 
-def complete_group_options(group: str) -> Callable[[str], list[str]]:
+def build_group_completion(group: str) -> Callable[[str], list[str]]:
     """Completion by the options of a configuration group."""
     return lambda incomplete: list_group_options(group, incomplete)
 
 
 def agent_argument(help: str) -> Any:  # noqa: A002
     """An argument that names an agent."""
-    return Argument(help=help, autocompletion=complete_group_options("agent"))
+    return Argument(help=help, autocompletion=build_group_completion("agent"))
 
 
 def rules_option(help: str) -> Any:  # noqa: A002
     """An option that names rules."""
-    return Option("--rules", help=help, autocompletion=complete_group_options("rules"))
+    return Option("--rules", help=help, autocompletion=build_group_completion("rules"))
 
 
 def seed_option(help: str, bits: int = 63) -> Any:  # noqa: A002
@@ -108,7 +108,7 @@ Executor = Annotated[
         "--executor",
         metavar="NAME",
         help="What does the work: threads, processes or ray (docs/scale.md).",
-        autocompletion=complete_group_options("executor"),
+        autocompletion=build_group_completion("executor"),
     ),
 ]
 EXECUTOR = "threads"
@@ -152,7 +152,7 @@ Table = TableOutput
 def check_output_files(force: bool, *files: Path | None) -> None:
     """Raise ``RequestError`` for a file that must not, or cannot, be written, before long work."""
     for file in filter(None, files):
-        check_output(file, force)
+        check_output_file(file, force)
 
 
 def add_output_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -233,17 +233,17 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
     return _merge_parameters(command, run_command)
 
 
-def _overrides_argument(agents: str) -> Any:
+def _build_overrides_argument(agents_metavar: str) -> Any:
     """The argument for agents and Hydra's overrides, completed: an agent, or an option after ``group=``."""
 
     def complete_word(incomplete: str) -> list[str]:
         key, equals, value = incomplete.partition("=")
         if equals:
             return [f"{key}={option}" for option in list_group_options(key.lstrip("+").split("@")[0], value)]
-        return list_group_options("agent", incomplete) if agents else []
+        return list_group_options("agent", incomplete) if agents_metavar else []
 
-    return Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=complete_word)
+    return Argument(metavar=f"{agents_metavar}[KEY=VALUE]…", help="--help explains every key.", autocompletion=complete_word)
 
 
-Players = Annotated[list[str] | None, _overrides_argument("[AGENT]… ")]
-Overrides = Annotated[list[str] | None, _overrides_argument("")]
+Players = Annotated[list[str] | None, _build_overrides_argument("[AGENT]… ")]
+Overrides = Annotated[list[str] | None, _build_overrides_argument("")]

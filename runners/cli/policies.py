@@ -95,9 +95,9 @@ def rebuild(
 
     Exit code 0: identical to the last bit. Exit code 1: different.
     """
-    from runners.learning.policies.output import print_rebuild
+    from runners.learning.policies.output import rebuild_and_print
 
-    raise typer.Exit(print_rebuild(archive, policy, threads, trust_agents))
+    raise typer.Exit(rebuild_and_print(archive, policy, threads, trust_agents))
 
 
 @policy_group.command("lineage")

@@ -14,18 +14,18 @@ import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
-from analytics.questions.columns import format_game_name, format_noun, format_pace, opening_columns, text_column
+from analytics.questions.columns import format_game_name, format_count_with_noun, format_pace, opening_columns, text_column
 from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
     OpeningsResult,
-    check_openings_query,
+    parse_openings_query,
     run_openings_query,
 )
 from analytics.questions.sql.connection import ScratchFolder
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
-from analytics.questions.sql.syntax import combine_conditions
+from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.answers import describe_alike_choices
 from analytics.report.page import build_subject_sections, render_report
@@ -37,7 +37,7 @@ from analytics.tables.derived.definitions import (
 from quarto.errors import RequestError
 from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
-from runners.arena.indexing import is_index_writable, update_index, update_whole_index
+from runners.arena.indexing import is_index_writable, index_and_compact_sums, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
@@ -58,28 +58,28 @@ FROM runs ORDER BY created
 """
 
 
-def output_runs(root: PurePath, table: TableOutput) -> None:
+def output_runs(root: PurePath, output: TableOutput) -> None:
     """Print or write the runs of an archive, the oldest first."""
     with open_archive(root, check=False) as opened:  # which names what to restore must not need it
-        output_frame(opened.sql(RUNS_QUERY), table)
+        output_frame(opened.sql(RUNS_QUERY), output)
 
 
 def index_archive(
-    root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
+    root: PurePath, run_ids: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
 ) -> None:
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
-    runs = select_run_ids(archive, wanted)
+    runs = select_run_ids(archive, run_ids)
     clock = WorkClock()
     with stop_on_signal() as stop:
-        indexed, added_up = update_index(archive, runs, end_ply, threads, executor, stop)
+        indexed, added_up = index_and_compact_sums(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
         raise typer.Exit(exit_code())
     added, seconds = f"; {added_up:,} sums made" if added_up else "", clock.seconds
     if indexed.games:
         speed = f"{format_pace(indexed.games, seconds)} a second"
-        counts = format_noun(indexed.games, "game"), format_noun(indexed.rows, "row")
+        counts = format_count_with_noun(indexed.games, "game"), format_count_with_noun(indexed.rows, "row")
         console.print_line(
             f"{counts[0]} indexed in {seconds:.1f} s, {speed}: {counts[1]}{added}; "
             f"use 'qarena openings{format_archive_option(root)}', or the view positions in SQL"
@@ -87,11 +87,11 @@ def index_archive(
     else:
         games = sum(map(archive.count_games, runs))
         console.print_line(
-            f"Nothing to index: {format_noun(games, 'game')} {'is' if games == 1 else 'are'} indexed in {root}{added}."
+            f"Nothing to index: {format_count_with_noun(games, 'game')} {'is' if games == 1 else 'are'} indexed in {root}{added}."
         )
 
 
-def output_sql_answer(root: PurePath, text: str, limits: QueryLimits, output: TableOutput, check: bool = True) -> None:
+def output_sql_answer(root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool = True) -> None:
     """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
 
     Only the first rows are printed. What is written in parts needs no more memory than ``limits`` allow, however
@@ -99,12 +99,12 @@ def output_sql_answer(root: PurePath, text: str, limits: QueryLimits, output: Ta
     """
     with _enforce_time_limit(limits):
         try:
-            _run_sql_and_output(root, text, limits, output, check)
+            _run_sql_and_output(root, query, limits, output, check_files)
         except NotIndexedError:
             if not is_index_writable(root):
                 raise
             update_whole_index(root)
-            _run_sql_and_output(root, text, limits, output, check)
+            _run_sql_and_output(root, query, limits, output, check_files)
 
 
 @contextmanager
@@ -132,14 +132,14 @@ def _clean_up_and_exit_late(limits: QueryLimits) -> None:
     exit_with_message(f"error: {late}", late.exit_code)
 
 
-def _run_sql_and_output(root: PurePath, text: str, limits: QueryLimits, output: TableOutput, check: bool) -> None:
-    with OpenArchive(root, limits, check) as opened:
+def _run_sql_and_output(root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool) -> None:
+    with OpenArchive(root, limits, check_files) as opened:
         if output.is_printed:
-            opened.stream(text, partial(print_first_rows, wide=output.wide), exact=False)
+            opened.stream(query, partial(print_first_rows, wide=output.wide), exact=False)
         elif output.form in STREAMED_FORMATS:
-            opened.stream(text, partial(output_batches, output=output))
+            opened.stream(query, partial(output_batches, output=output))
         else:
-            output_frame(opened.sql(text), output)
+            output_frame(opened.sql(query), output)
 
 
 MAX_TURNS = 16  # rows of the table that is shown without --by
@@ -147,42 +147,42 @@ ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most 
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
-def output_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> None:
+def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
-    check_openings_query(Archive.open(root), asked)  # before anything is written
+    parse_openings_query(Archive.open(root), query)  # before anything is written
     update_whole_index(root)
     with open_archive(root) as opened:
-        found = run_openings_query(opened, asked)
+        found = run_openings_query(opened, query)
         if not output.is_printed:
             output_frame(found.rows, output)
             return
-        _print_decisions(found, found.rows, asked, "", output.wide)
-        if asked.by is None and found.by != "turn":
-            turns = run_openings_query(opened, replace(asked, by="turn"))
+        _print_decisions(found, found.rows, query, "", output.wide)
+        if query.by is None and found.by != "turn":
+            turns = run_openings_query(opened, replace(query, by="turn"))
             shown = turns.rows.head(MAX_TURNS)
-            note = f", the {len(shown)} {ORDER_DESCRIPTIONS[asked.sort]} of {len(turns.rows)} (all: --by turn)"
-            _print_decisions(turns, shown, asked, note if len(shown) < len(turns.rows) else "", output.wide)
+            note = f", the {len(shown)} {ORDER_DESCRIPTIONS[query.sort]} of {len(turns.rows)} (all: --by turn)"
+            _print_decisions(turns, shown, query, note if len(shown) < len(turns.rows) else "", output.wide)
 
 
 def _print_decisions(
-    found: OpeningsResult, rows: pl.DataFrame, asked: OpeningsQuery, note: str, wide: bool | None
+    result: OpeningsResult, rows: pl.DataFrame, query: OpeningsQuery, title_note: str, wide: bool | None
 ) -> None:
     """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
-    text = format_position(found.position, found.rules.name)
-    games_by = f"{format_noun(found.games, 'game')} by {found.by}{_describe_deciders(asked)}"
-    title = f"{text}: {games_by}{note}; in %, for {DECIDERS[found.by]}"
+    text = format_position(result.position, result.rules.name)
+    games_by = f"{format_count_with_noun(result.games, 'game')} by {result.by}{_describe_deciders(query)}"
+    title = f"{text}: {games_by}{title_note}; in %, for {DECIDERS[result.by]}"
     games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
     console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(describe_alike_choices(found, rows))
+    console.print_line(describe_alike_choices(result, rows))
 
 
-def _describe_deciders(asked: OpeningsQuery) -> str:
+def _describe_deciders(query: OpeningsQuery) -> str:
     """Whose decisions were asked for."""
-    agent, opponent = asked.games.agent, asked.games.opponent
+    agent, opponent = query.games.agent, query.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
@@ -226,4 +226,4 @@ def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], sl
 def _build_condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
     """The condition of games of these runs that meet another one. Raises ``RequestError`` for an unknown run."""
     runs = run_condition_sql(select_run_ids(opened.archive, run_ids)) if run_ids else None
-    return combine_conditions(opened.sql, runs, where) if runs and where is not None else runs or where
+    return check_and_combine_conditions(opened.sql, runs, where) if runs and where is not None else runs or where

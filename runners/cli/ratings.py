@@ -25,43 +25,43 @@ class RatingOptions(NamedTuple):
     samples: int
 
 
-def output_ratings(root: PurePath, games: GameFilter, options: RatingOptions, table: TableOutput) -> None:
+def output_ratings(root: PurePath, game_filter: GameFilter, options: RatingOptions, output: TableOutput) -> None:
     """Print or write the ratings of all agents in the chosen games. Raises as ``head_to_head`` and ``rate`` do."""
-    met, anchor = _load_head_to_head(root, games), find_stored_label(root, options.anchor)
+    met, anchor = _load_head_to_head(root, game_filter), find_stored_label(root, options.anchor)
     found = ratings.fit_ratings(met.tallies, anchor, options.anchor_elo, samples=options.samples, shared=met.shared)
-    if table.is_printed:
-        print_ratings(met, found, anchor, options.anchor_elo, table.wide)
+    if output.is_printed:
+        print_ratings(met, found, anchor, options.anchor_elo, output.wide)
     else:
-        output_frame(found.to_frame(), table)
-        for line in found.unrated:
+        output_frame(found.to_frame(), output)
+        for line in found.unrated_sentences:
             console.print_note(line)
 
 
-def output_crosstable(root: PurePath, games: GameFilter, by_seat: bool, table: TableOutput) -> None:
+def output_crosstable(root: PurePath, game_filter: GameFilter, by_seat: bool, output: TableOutput) -> None:
     """Print or write the results of every two agents in the chosen games. Raises as ``head_to_head`` does."""
-    met = _load_head_to_head(root, games)
-    if table.is_printed:
-        print_head_to_head(met, by_seat, table.wide)
+    met = _load_head_to_head(root, game_filter)
+    if output.is_printed:
+        print_head_to_head(met, by_seat, output.wide)
     else:
-        output_frame(met.to_frame(by_seat), table)
+        output_frame(met.to_frame(by_seat), output)
 
 
-def output_run_comparison(root: PurePath, runs: Sequence[str], table: TableOutput) -> None:
+def output_run_comparison(root: PurePath, run_ids: Sequence[str], output: TableOutput) -> None:
     """Print or write the differences of runs from the first of them. Raises as ``comparison.compare`` does."""
     with open_archive(root) as opened:
-        found = run_comparison.compare_runs(opened, runs)
-    if table.is_printed:
-        console.print_tables(found.tables, wide=table.wide)
+        found = run_comparison.compare_runs(opened, run_ids)
+    if output.is_printed:
+        console.print_tables(found.tables, wide=output.wide)
     else:
-        output_frame(found.results, table)
-    for line in found.matched_agents:
+        output_frame(found.results, output)
+    for line in found.agent_match_notes:
         console.print_note(line)
 
 
-def _load_head_to_head(root: PurePath, games: GameFilter) -> HeadToHead:
+def _load_head_to_head(root: PurePath, game_filter: GameFilter) -> HeadToHead:
     """The results of every two agents; their warnings are printed."""
     with open_archive(root) as opened:
-        met = compute_head_to_head(opened, games)
+        met = compute_head_to_head(opened, game_filter)
     for note in met.notes:
         console.print_note(note)
     return met

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from analytics.questions.columns import format_game_name, format_noun
+from analytics.questions.columns import format_game_name, format_count_with_noun
 from analytics.store.archive import Archive, check_record_format
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.code_fingerprints import build_code_record, describe_differences
+from runners.arena.code_fingerprints import build_code_record, describe_code_differences
 from runners.arena.experiment import build_engine
 from runners.arena.progress import Progress
 from runners.arena.replay import Replay, replay_run
@@ -46,7 +46,7 @@ def replay_and_compare(
     if not archive.list_effective_ranges(run_id):
         raise RequestError(f"run {run_id} has no games: there is nothing to compare")
     agents = [agent.build() for agent in spec.agents]
-    other_code = describe_differences(record, build_code_record(spec, agents))
+    other_code = describe_code_differences(record, build_code_record(spec, agents))
     engine = build_engine(spec, agents)
     return RunReplay(record, replay_run(archive, run_id, engine, spec.unit_line, threads, stop, progress), other_code)
 
@@ -76,9 +76,9 @@ def build_run_spec(record: RunRecord, archive: Archive, trusted: bool) -> RunSpe
     return spec
 
 
-def _build_agent_spec(described: Mapping[str, Any], archive: Archive, trusted: bool) -> AgentSpec:
+def _build_agent_spec(agent_record: Mapping[str, Any], archive: Archive, trusted: bool) -> AgentSpec:
     """The agent that a record describes, with its policy from the archive."""
-    spec = AgentSpec.from_record(described, trusted)
+    spec = AgentSpec.from_record(agent_record, trusted)
     policy_id = spec.policy_id
     if policy_id is None:
         return spec
@@ -103,7 +103,7 @@ def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> in
         print_line(f"  in the archive  {replayed.difference.stored}\n  played again    {replayed.difference.played}")
         return 1
     if replayed.interrupted:
-        print_line(f"interrupted after {format_noun(replayed.games, 'game')}, which are the same")
+        print_line(f"interrupted after {format_count_with_noun(replayed.games, 'game')}, which are the same")
         return exit_code()
-    print_line(f"identical: run {run_id}, {format_noun(replayed.games, 'game')} played again")
+    print_line(f"identical: run {run_id}, {format_count_with_noun(replayed.games, 'game')} played again")
     return 0

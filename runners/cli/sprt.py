@@ -47,14 +47,14 @@ class SprtApplication(Application):
 def _execute_test(prepared: SprtExperiment) -> CommandOutcome:
     """Carry out a test that is prepared."""
     from analytics.statistics.sprt import estimate_strength
-    from runners.arena.sprt import execute_test
-    from runners.cli.sprt_output import format_row, print_outcome, show_progress
+    from runners.arena.sprt import execute_sprt
+    from runners.cli.sprt_output import format_sweep_row, print_outcome, show_progress
 
     request = prepared.experiment.request
     for note in request.notes:
         console.print_note(note)
     with stop_on_signal() as stop, show_progress(request.progress, request.games) as watch:
-        outcome = execute_test(prepared, read_typed_command(), stop, watch)
+        outcome = execute_sprt(prepared, read_typed_command(), stop, watch)
     trial, strength = outcome.trial, None
     if trial.pairs:
         strength = ObjectiveValue("normalised_elo", estimate_strength(trial.counts).normalised_elo.mean)
@@ -64,7 +64,7 @@ def _execute_test(prepared: SprtExperiment) -> CommandOutcome:
         interrupted=not trial.ended,
         stopped=outcome.stopped,
         objective_value=strength,
-        columns=build_one_row_columns(format_row(outcome)),
+        columns=build_one_row_columns(format_sweep_row(outcome)),
         exit_code=UNDECIDED_EXIT_CODE if trial.accepted is None else 0,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.statistics.sprt import (
     Hypotheses,
     SequentialTest,
@@ -30,14 +30,14 @@ NOTE_SECONDS = 30.0  # between two lines where there is no terminal, unless the 
 
 
 @contextmanager
-def show_progress(progress: bool, games: int) -> Iterator[OnPairs]:
+def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
     """Yield a function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
-    if not progress:
+    if not is_shown:
         yield lambda _trial: None
         return
     with show_progress_bar("testing", "games") as bar:
         if not bar.is_shown:
-            yield _ProgressPrinter().report
+            yield _ProgressPrinter().print_if_due
             return
         bar.start(games)
 
@@ -54,7 +54,7 @@ class _ProgressPrinter:
     def __init__(self) -> None:
         self._pairs, self._since = 0, time.monotonic()
 
-    def report(self, trial: SequentialTest) -> None:
+    def print_if_due(self, trial: SequentialTest) -> None:
         moment = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= NOTE_SECONDS):
             console.print_note(format_state(trial))
@@ -65,14 +65,14 @@ def format_state(trial: SequentialTest) -> str:
     """Format the state of a test: games, log-likelihood ratio at the last look with its bounds, strength so far."""
     lower, upper = trial.hypotheses.bounds
     strength = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
-    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {format_noun(2 * trial.pairs, 'game')}{strength}"
+    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {format_count_with_noun(2 * trial.pairs, 'game')}{strength}"
 
 
 def print_outcome(outcome: SprtOutcome) -> None:
     """Print a test's verdict, its number of games, and where they are stored."""
     trial = outcome.trial
     if not trial.pairs:
-        console.print_note(f"run {outcome.run.run_id} has no games yet")
+        console.print_note(f"run {outcome.experiment.run_id} has no games yet")
         return
     measured = format_test(trial.counts, trial.hypotheses, estimate_strength(trial.counts))
     for line in [*measured, *_format_verdict(outcome), _format_games_played(outcome)]:
@@ -81,10 +81,10 @@ def print_outcome(outcome: SprtOutcome) -> None:
 
 def _format_verdict(outcome: SprtOutcome) -> list[str]:
     """Say which hypothesis the games reject. Accepting one does not say that it is true."""
-    trial, spec = outcome.trial, outcome.run.request.spec
+    trial, spec = outcome.trial, outcome.experiment.request.spec
     ((first, second),) = spec.pairing_labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
-    games = f"after {format_noun(2 * trial.pairs, 'game')}"
+    games = f"after {format_count_with_noun(2 * trial.pairs, 'game')}"
     above = f"Decided {games}: {first} is above {second} by"
     sentences = {
         "elo1": f"{above} more than {zero:g} nElo; {one:g} nElo explain the games better.",
@@ -98,15 +98,15 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
 
 
 def _format_games_played(outcome: SprtOutcome) -> str:
-    where = f"run {outcome.run.run_id} in {outcome.run.request.storage.root}"
+    where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."
-    return f"{format_noun(outcome.played, 'game')} in {outcome.seconds:.1f} s, every ply on disk; {where}."
+    return f"{format_count_with_noun(outcome.played, 'game')} in {outcome.seconds:.1f} s, every ply on disk; {where}."
 
 
-def format_row(outcome: SprtOutcome) -> dict[str, str]:
+def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
     """Return the row of a job in the table of its sweep."""
-    trial, ((first, second),) = outcome.trial, outcome.run.request.spec.pairing_labels
+    trial, ((first, second),) = outcome.trial, outcome.experiment.request.spec.pairing_labels
     return {
         "first": first,
         "second": second,
@@ -117,16 +117,16 @@ def format_row(outcome: SprtOutcome) -> dict[str, str]:
     }
 
 
-def print_counts(text: str, settings: Sequence[str]) -> None:
+def print_test_of_counts(counts_text: str, hypothesis_settings: Sequence[str]) -> None:
     """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
     try:
-        counts = check_counts([int(count) for count in text.split(",")])
+        counts = check_counts([int(count) for count in counts_text.split(",")])
     except ValueError:
         raise RequestError(
-            f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
+            f"--counts {counts_text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
         ) from None
     names = Hypotheses.__struct_fields__
-    hypotheses = Hypotheses(**dict(_parse_hypothesis(setting, names) for setting in settings))
+    hypotheses = Hypotheses(**dict(_parse_hypothesis(setting, names) for setting in hypothesis_settings))
     for line in format_test(counts, hypotheses, estimate_strength(counts)):
         console.print_line(line)
 

@@ -75,8 +75,8 @@ def list_reader_names(kind: str) -> list[str]:
     return [reader.name for reader in known if kind in reader.kinds or reader.plays_any]
 
 
-def attach_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> AgentSpec:
-    """The agent with the policy that one of its ``POLICY_PARAMETERS`` names; ``own`` is what its yaml says.
+def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: PurePath) -> AgentSpec:
+    """The agent with the policy that one of its ``POLICY_PARAMETERS`` names; ``yaml_settings`` is what its yaml says.
 
     A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
     genes replace the agent's own. Raises ``RequestError`` for a policy that the archive at ``root`` does not have or
@@ -90,10 +90,10 @@ def attach_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> A
     from analytics.store import policy_store  # most runs need none
 
     card, policy = policy_store.read(Archive.open(root), wanted)
-    kinds = _parse_policy_kinds(agent.label, own) or (() if takes else (GENOME,))
+    kinds = _parse_policy_kinds(agent.label, yaml_settings) or (() if takes else (GENOME,))
     named = replace(agent, params=params | {takes: wanted} if takes else params, policy_id=card.policy_id)
     if ANY in kinds and policy.kind not in kinds:
-        usual = select_parameters(own)
+        usual = select_parameters(yaml_settings)
         given = {key: value for key, value in params.items() if value != usual.get(key)}
         return replace(named, policy=policy, player=find_default_player(policy, card.name, given, agent.trusted))
     if kinds and policy.kind not in kinds:
@@ -103,7 +103,7 @@ def attach_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> A
         )
     if takes:
         return replace(named, policy=policy)
-    _check_genome(agent, select_parameters(own), card.name, policy)
+    _check_genome(agent, select_parameters(yaml_settings), card.name, policy)
     return replace(named, params=params | dict(policy.parameters))
 
 
@@ -119,11 +119,11 @@ def build_policy_agent(policy: Policy) -> Agent:
 
 
 def find_default_player(
-    policy: Policy, name: str, given: Mapping[str, Any] = MappingProxyType({}), trusted: bool = False
+    policy: Policy, policy_name: str, agent_parameters: Mapping[str, Any] = MappingProxyType({}), trusted: bool = False
 ) -> AgentSpec:
-    """The default player of a policy's kind, with the policy; ``name`` is the policy's.
+    """The default player of a policy's kind, with the policy; ``policy_name`` is the policy's.
 
-    Those of the parameters ``given`` that it has too are its own, all others are as its yaml says. Raises
+    Those of the parameters ``agent_parameters`` that it has too are its own, all others are as its yaml says. Raises
     ``RequestError`` for a kind that no agent reads, or several do by default, and for genes that no agent has.
     """
     known = list_policy_readers()
@@ -131,30 +131,30 @@ def find_default_player(
     if not players:
         kinds = [kind for each in known for kind in each.kinds if kind != ANY]
         raise RequestError(
-            f"policy '{name}' is of kind '{policy.kind}', which no agent plays by default"
+            f"policy '{policy_name}' is of kind '{policy.kind}', which no agent plays by default"
             f"{describe_valid_names(policy.kind, kinds)}"
         )
     if policy.kind == GENOME:
         genes = set(policy.parameters)
         players = [each for each in players if genes <= set(_list_genes(select_parameters(each.settings)))][:1]
         if not players:
-            raise RequestError(f"policy '{name}' has genes that no agent has: {', '.join(policy.parameters)}")
+            raise RequestError(f"policy '{policy_name}' has genes that no agent has: {', '.join(policy.parameters)}")
     if len(players) > 1:
         several = " and ".join(each.name for each in players)
         raise RequestError(
-            f"policy '{name}' is of kind '{policy.kind}', whose default players are {several}: "
+            f"policy '{policy_name}' is of kind '{policy.kind}', whose default players are {several}: "
             "name one of them as the agent"
         )
-    return _build_player_spec(players[0], policy, given, trusted)
+    return _build_player_spec(players[0], policy, agent_parameters, trusted)
 
 
-def _build_player_spec(reader: PolicyReader, policy: Policy, given: Mapping[str, Any], trusted: bool) -> AgentSpec:
-    """A reader with a policy, the parameters ``given`` that it has, and otherwise as its yaml says."""
+def _build_player_spec(reader: PolicyReader, policy: Policy, agent_parameters: Mapping[str, Any], trusted: bool) -> AgentSpec:
+    """A reader with a policy, the parameters ``agent_parameters`` that it has, and otherwise as its yaml says."""
     params = select_parameters(reader.settings)
     target, files = str(reader.settings.get("_target_")), find_declared_files(reader.name, reader.settings)
     spec = AgentSpec(reader.name, target, params, policy=policy, files=files, trusted=trusted)
     if takes := spec.find_policy_parameter():
-        own = {key: value for key, value in given.items() if key in params and key != takes}
+        own = {key: value for key, value in agent_parameters.items() if key in params and key != takes}
         return replace(spec, params=params | own)
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
     return replace(spec, params=genes, policy=None)
@@ -174,23 +174,23 @@ def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
     return value
 
 
-def _check_genome(agent: AgentSpec, own: Mapping[str, Any], name: str, policy: Policy) -> None:
+def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], policy_name: str, policy: Policy) -> None:
     """Raises ``RequestError`` unless the genome has exactly the agent's genes, and none of these is set too."""
-    genes = _list_genes(own)
+    genes = _list_genes(default_parameters)
     for gene in policy.parameters:
         if gene not in genes:
             raise RequestError(
-                f"agent '{agent.label}' has no gene {gene!r} of policy '{name}'{describe_valid_names(gene, genes)}"
+                f"agent '{agent.label}' has no gene {gene!r} of policy '{policy_name}'{describe_valid_names(gene, genes)}"
             )
     for gene in genes:
         if gene not in policy.parameters:
             raise RequestError(
-                f"policy '{name}' has no gene {gene!r}, which agent '{agent.label}' needs: it has "
+                f"policy '{policy_name}' has no gene {gene!r}, which agent '{agent.label}' needs: it has "
                 f"{', '.join(policy.parameters)}"
             )
-        if agent.params[gene] != own[gene]:
+        if agent.params[gene] != default_parameters[gene]:
             raise RequestError(
-                f"agent '{agent.label}': {gene}={agent.params[gene]} contradicts policy={name}, which has "
+                f"agent '{agent.label}': {gene}={agent.params[gene]} contradicts policy={policy_name}, which has "
                 f"{gene}={policy.parameters[gene]}; leave out the one or the other"
             )
 

@@ -11,7 +11,7 @@ from agents.base.agent import AgentLimits
 from analytics import DEFAULT_ARCHIVE
 from analytics.store import labels
 from analytics.store.archive import Archive
-from analytics.store.labels import parse_value, split_label
+from analytics.store.labels import parse_setting_value, split_label
 from analytics.store.records import LABEL
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import AGENT_PARAMETERS, POLICY_PARAMETERS, AgentSpec, find_target, format_label, shorten_paths
@@ -29,34 +29,34 @@ def load_agent(name: str) -> AgentSpec:
     return _agent_from_yaml(name, {}, DEFAULT_ARCHIVE, trusted=True)
 
 
-def agent_from_label(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
+def agent_from_label(label: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
     """Build the agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
 
     Policies are those of the archive at ``root``. ``trusted``: the user typed the label; otherwise the agent is refused
     when it is built, if it would run other people's code. Raises ``RequestError`` for an agent or a parameter that does
     not exist, and for a value that cannot be read.
     """
-    return _agent_from_yaml(*parse_label(text, "agent"), root, trusted, (*LIMIT_KEYS, "name") if trusted else ())
+    return _agent_from_yaml(*parse_label(label, "agent"), root, trusted, (*LIMIT_KEYS, "name") if trusted else ())
 
 
-def normalise_label(text: str) -> str:
-    """Return the label in archives of an agent that ``text`` describes: it names no parameter that has its default.
+def normalise_label(label: str) -> str:
+    """Return the label in archives of an agent that ``label`` describes: it names no parameter that has its default.
 
     A text that describes no agent of a yaml stays as it is.
     """
     with suppress(RequestError):  # a label of other code, or of a training
-        name, settings = parse_label(text, "agent")
+        name, settings = parse_label(label, "agent")
         own = load_option("agent", name)
         usual = select_parameters(own)
         return format_label(name, shorten_paths({**usual, **settings}, tuple(own.get("paths") or ())), usual)
-    return text
+    return label
 
 
-def find_stored_label(root: PurePath, agent: str | None) -> str | None:
+def find_stored_label(root: PurePath, label: str | None) -> str | None:
     """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``."""
-    if agent is None or "(" not in agent:
-        return agent
-    return labels.find_stored_label(Archive.open(root).load_runs(), agent)
+    if label is None or "(" not in label:
+        return label
+    return labels.find_stored_label(Archive.open(root).load_runs(), label)
 
 
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
@@ -75,29 +75,29 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
 
 
 def _agent_from_yaml(
-    name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, others: Sequence[str] = ()
+    name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, extra_keys: Sequence[str] = ()
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
+    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``extra_keys``."""
     own = load_option("agent", name)
     valid = select_parameters(own)
     for key in settings:
-        if key not in (*valid, *others):
+        if key not in (*valid, *extra_keys):
             raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{describe_valid_names(key, valid)}")
     return agent_from_settings(name, {**own, **settings}, own, root, trusted)
 
 
 def agent_from_settings(
-    name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath, trusted: bool
+    name: str, settings: Mapping[str, Any], yaml_settings: Mapping[str, Any], root: PurePath, trusted: bool
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
+    """Build the agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``yaml_settings`` are those of the yaml itself.
 
     Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_from_label``.
     """
     target = find_target(f"agent '{name}'", settings)
-    params, own_params = select_parameters(settings), select_parameters(own)
-    paths = tuple(own.get("paths") or ())
+    params, own_params = select_parameters(settings), select_parameters(yaml_settings)
+    paths = tuple(yaml_settings.get("paths") or ())
     # The class is compared too, so that a label shows if another one plays.
-    shown, usual = shorten_paths(params, paths) | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
+    shown, usual = shorten_paths(params, paths) | {"_target_": target}, own_params | {"_target_": yaml_settings.get("_target_")}
     label = settings.get("name") or format_label(name, shown, usual)
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
@@ -108,11 +108,11 @@ def agent_from_settings(
         if isinstance(params.get(key), str):
             files |= agent_from_label(params[key], root).files
     spec = AgentSpec(label, target, described, limits=limits, files=files, paths=paths, trusted=trusted)
-    if "policy" not in params and not ("reads" in own and any(each in params for each in POLICY_PARAMETERS)):
+    if "policy" not in params and not ("reads" in yaml_settings and any(each in params for each in POLICY_PARAMETERS)):
         return spec
     from runners.config.agent_policies import attach_policy  # most runs need none
 
-    return attach_policy(spec, own, root)
+    return attach_policy(spec, yaml_settings, root)
 
 
 def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
@@ -127,7 +127,7 @@ def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
 
 def _parse_parameter(what: str, key: str, text: str) -> Any:
     """Return the value of a parameter. An agent's label stays a text: its own values are read where it is built."""
-    return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_value(what, f"{key}={text}")
+    return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_setting_value(what, f"{key}={text}")
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:

@@ -21,8 +21,8 @@ from omegaconf import DictConfig
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     ResultColumn,
-    describe_seats,
-    format_noun,
+    describe_seat_roles,
+    format_count_with_noun,
     format_percent,
     format_plies,
     number_column,
@@ -30,7 +30,7 @@ from analytics.questions.columns import (
 )
 from quarto.errors import RequestError
 from runners.config.objectives import Objective, SweepTarget, build_objective
-from runners.config.schemas import RunConfig, check_values
+from runners.config.schemas import RunConfig, check_keys_and_values
 from runners.config.yaml_options import to_plain_dict
 from runners.hosting import interruption
 from runners.terminal import console
@@ -88,7 +88,7 @@ PreparedRequest = Callable[[], CommandOutcome]  # carries out a request that is 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
     """The columns of an outcome that is one row in the table of a sweep."""
-    return [ResultColumn(heading, [text], right=not text[:1].isalpha()) for heading, text in texts.items()]
+    return [ResultColumn(heading, [text], right_aligned=not text[:1].isalpha()) for heading, text in texts.items()]
 
 
 class Application(ABC):
@@ -114,12 +114,12 @@ class Application(ABC):
         """Raises ``RequestError`` for a setting that no job of a sweep could have, before the first one begins."""
         from analytics.store.records import SWEEP_ID
 
-        check_values(cfg, self.schema)
+        check_keys_and_values(cfg, self.schema)
         if cfg.sweep.id is not None and not SWEEP_ID.fullmatch(cfg.sweep.id):
             allowed = "at most 64 letters, digits, '_', '.', '-' and '=', the first a letter or a digit"
             raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
-    def build_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
+    def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget | None:  # noqa: ARG002
         """The value that jobs return, given the configuration of the first; None: they return none.
 
         Raises ``RequestError`` if that cannot be the value of any job.
@@ -128,7 +128,7 @@ class Application(ABC):
 
     def check_and_prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
         """Check the configuration by the schema and ``prepare`` it."""
-        check_values(cfg, self.schema)
+        check_keys_and_values(cfg, self.schema)
         return self.prepare(cfg, hydra_cfg)
 
 
@@ -155,7 +155,7 @@ class RunApplication(Application):
             if not (agent.limits.is_limited or agent.runs_programs):  # which would start a process
                 agent.build()
 
-    def build_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget:
+    def build_sweep_target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SweepTarget:
         objective, spec = _build_objective(cfg, hydra_cfg), _build_request(cfg, hydra_cfg).spec
         objective.check(spec)
         objective.check_duration(spec)
@@ -212,7 +212,7 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
     if any(result.games > games for result in outcome.results):
-        notes.append(f"asked for {format_noun(games, 'game')} a pairing; its run holds more, and all are counted")
+        notes.append(f"asked for {format_count_with_noun(games, 'game')} a pairing; its run holds more, and all are counted")
     if pairings > MAX_ROWS:
         notes.append(f"has {pairings:,} pairings, of which the first {MAX_ROWS} are shown")
     return notes
@@ -231,10 +231,10 @@ def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float
     return columns
 
 
-def _build_pairing_columns(found: Sequence[PairingResult]) -> list[ResultColumn]:
+def _build_pairing_columns(results: Sequence[PairingResult]) -> list[ResultColumn]:
     from analytics.questions.pairings import pairings_frame
 
-    return pairing_columns(pairings_frame(found), with_scores=False)
+    return pairing_columns(pairings_frame(results), with_scores=False)
 
 
 # A run in the terminal.
@@ -243,8 +243,8 @@ def _build_pairing_columns(found: Sequence[PairingResult]) -> list[ResultColumn]
 SUGGESTED_QUERY = "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
 
 
-def print_outcome(outcome: RunOutcome, log: Path) -> None:
-    """Print the tables of a run, its speed, and how to ask about a first one; ``log`` has more on misbehaviour."""
+def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
+    """Print the tables of a run, its speed, and how to ask about a first one; ``log_file`` has more on misbehaviour."""
     if not outcome.results:
         console.print_note(f"run {outcome.run_id} has no games yet")
         return
@@ -255,7 +255,7 @@ def print_outcome(outcome: RunOutcome, log: Path) -> None:
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)
         command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
-        print_crosstable(build_crosstable(outcome.results), intervals=not shared, how=f"{command} {ALL_ROWS_HINT}")
+        print_crosstable(build_crosstable(outcome.results), with_intervals=not shared, all_rows_hint=f"{command} {ALL_ROWS_HINT}")
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _print_pairings(outcome)
@@ -268,7 +268,7 @@ def print_outcome(outcome: RunOutcome, log: Path) -> None:
     console.print_line(_format_summary(outcome))
     if not outcome.interrupted and _is_first_of_archive(outcome):
         console.print_line(f"Ask the archive: {console.format_sql_command(SUGGESTED_QUERY, outcome.root)}")
-    _print_forfeits(outcome, log)
+    _print_forfeits(outcome, log_file)
 
 
 def _is_first_of_archive(outcome: RunOutcome) -> bool:
@@ -279,20 +279,20 @@ def _is_first_of_archive(outcome: RunOutcome) -> bool:
     return outcome.played == total and Archive.open(outcome.root).list_run_ids() == [outcome.run_id]
 
 
-def _print_forfeits(outcome: RunOutcome, log: Path) -> None:
+def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
     """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
     for line in outcome.misbehaviour:
         console.print_note(line)
     forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
-    told = [f"warning: {forfeits:,} of {format_noun(games, 'game')} of this run are forfeits"] if forfeits else []
-    told += [f"more in {os.path.relpath(log)}"] if outcome.misbehaviour else []
+    told = [f"warning: {forfeits:,} of {format_count_with_noun(games, 'game')} of this run are forfeits"] if forfeits else []
+    told += [f"more in {os.path.relpath(log_file)}"] if outcome.misbehaviour else []
     if told:
         console.print_note("; ".join(told))
 
 
 def _format_summary(outcome: RunOutcome) -> str:
     total = sum(result.games for result in outcome.results)
-    games = format_noun(total, "game")
+    games = format_count_with_noun(total, "game")
     where = f"run {outcome.run_id} in {outcome.root} holds {games}, fingerprint {outcome.fingerprint:016x}"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
@@ -323,7 +323,7 @@ def _print_pairings(outcome: RunOutcome) -> None:
     )
     command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
     print_row_limit_note(len(outcome.results), "pairings", f"{command} {ALL_ROWS_HINT}")
-    console.print_line(describe_seats(outcome.mover_chooses))
+    console.print_line(describe_seat_roles(outcome.mover_chooses))
 
 
 RUN = RunApplication()
@@ -342,7 +342,7 @@ def read_typed_command() -> str:
     return f"qarena {os.environ[COMMAND_VARIABLE]}"
 
 
-def print_resume_hint(kept: str = "all games that were finished are in the archive") -> int:
+def print_resume_hint(kept_sentence: str = "all games that were finished are in the archive") -> int:
     """Print how an interrupted command is continued; returns the exit code."""
-    console.print_note(f"interrupted; {kept}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}")
+    console.print_note(f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}")
     return interruption.exit_code()

@@ -23,7 +23,7 @@ from analytics.store.files.backend import expand_home
 from analytics.store.labels import (
     AGENT_NAME,
     MAX_OVERRIDE_CHARACTERS,
-    check_size,
+    check_length_and_depth,
     format_quoting_advice,
     quote,
     quote_non_ascii_words,
@@ -69,20 +69,20 @@ class CommandArguments(NamedTuple):
 
 
 def parse_arguments(
-    words: Sequence[str], archive: str | None = None, keep_going: bool = False, config_dirs: Sequence[Path] = ()
+    words: Sequence[str], archive_root: str | None = None, keep_going: bool = False, config_dirs: Sequence[Path] = ()
 ) -> CommandArguments:
     """The arguments in ``words`` and the settings that flags gave.
 
     Raises ``RequestError`` for agents and settings that do not go together.
     """
     for word in words:
-        check_size("the argument", word, MAX_OVERRIDE_CHARACTERS)
+        check_length_and_depth("the argument", word, MAX_OVERRIDE_CHARACTERS)
     labels = [word for word in words if LABEL_PATTERN.fullmatch(word)]
     overrides = [expand_override(word) for word in words if word not in labels]
     if labels:
         overrides[:0] = _build_agent_overrides(labels, overrides)
-    if archive is not None:
-        overrides.append(f"archive.root={quote(archive)}")
+    if archive_root is not None:
+        overrides.append(f"archive.root={quote(archive_root)}")
     if keep_going:
         overrides.append("keep_going=true")
     return CommandArguments(overrides, labels, config_dirs)
@@ -124,9 +124,9 @@ def expand_override(override: str) -> str:
     return key + equals + (quote(value) if is_label else quote_non_ascii_words(value))
 
 
-def _expand_exponent(found: re.Match[str]) -> str:
-    number = Decimal(found[1])
-    return str(int(number)) if number == int(number) else found[1]
+def _expand_exponent(match: re.Match[str]) -> str:
+    number = Decimal(match[1])
+    return str(int(number)) if number == int(number) else match[1]
 
 
 class ConfigKey(NamedTuple):
@@ -141,10 +141,10 @@ class ConfigKey(NamedTuple):
     choices: Sequence[str] = ()
 
 
-def parse_keys(text: str) -> Iterator[ConfigKey]:
+def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
     """The keys of a yaml in their order, without their types and choices."""
     path: list[tuple[int, str]] = []
-    for found in filter(None, map(YAML_LINE.fullmatch, text.splitlines())):
+    for found in filter(None, map(YAML_LINE.fullmatch, yaml_text.splitlines())):
         indent, dash, key = len(found[1]), found[2], found[3]
         value, meaning = _split_comment(found[4].strip(" "))
         path = [each for each in path if each[0] < indent]
@@ -163,14 +163,14 @@ def _split_comment(text: str) -> tuple[str, str]:
     return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
 
 
-def check_group_choices(config: str, overrides: Sequence[Override]) -> None:
+def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None:
     """Check the overrides that choose an option of a group, given the yaml of the command.
 
     Raises ``RequestError`` for a group that the command does not have or that is given anything but a name, for a
     plugin that is not installed, and for a number of games with commas.
     """
     groups = [
-        key.name for key in parse_keys((CONF_FOLDER / f"{config}.yaml").read_text(encoding="utf-8")) if key.is_group
+        key.name for key in parse_yaml_keys((CONF_FOLDER / f"{config_name}.yaml").read_text(encoding="utf-8")) if key.is_group
     ]
     for override in overrides:
         text, key = str(override.input_line), override.get_key_element()
@@ -249,11 +249,11 @@ def _describe_type_mismatch(error: ValidationError) -> str:
     return f"{error.full_key}={value}: {value!r} is not {wanted}"
 
 
-def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, given: Sequence[Override]) -> str:
+def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, overrides: Sequence[Override]) -> str:
     """The message about a key that does not exist; if it is a parameter of a named agent, how to type it."""
     name = str(error.full_key)
-    labels = [label for each in given for label in _list_labels(each)]
-    for typed in (each for each in given if each.get_key_element() == name):
+    labels = [label for each in overrides for label in _list_agent_labels(each)]
+    for typed in (each for each in overrides if each.get_key_element() == name):
         for seat, label in enumerate(labels):
             agent = label.partition("(")[0]
             if name in (*load_option("agent", agent), *LIMIT_KEYS):
@@ -265,7 +265,7 @@ def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, given: S
     return f"key {name!r} does not exist{describe_valid_names(name, valid)}"
 
 
-def _list_labels(override: Override) -> list[str]:
+def _list_agent_labels(override: Override) -> list[str]:
     """The labels of the agents that an override chooses."""
     if override.get_key_element() not in ("agents", "agent@a", "agent@b") or override.is_sweep_override():
         return []
@@ -273,7 +273,7 @@ def _list_labels(override: Override) -> list[str]:
     return [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
 
 
-def _describe_syntax_remedy(override: str, text: str) -> str:
+def _describe_syntax_remedy(override: str, message: str) -> str:
     """Advice on an override that Hydra's grammar rejects."""
     if "=" not in override:
         return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
@@ -286,5 +286,5 @@ def _describe_syntax_remedy(override: str, text: str) -> str:
     if "=~" in override:
         return "'~' begins a path here only if it is the whole value; write $HOME in a list"
     if "=" in override.partition("=")[2]:
-        return f"{text}; {format_quoting_advice(override, in_shell=True)}"
-    return f"{text}; quote brackets and spaces for the shell"
+        return f"{message}; {format_quoting_advice(override, in_shell=True)}"
+    return f"{message}; quote brackets and spaces for the shell"

@@ -16,14 +16,14 @@ class Callbacks:
     def __init__(self, cfg: DictConfig) -> None:
         self._callbacks = [instantiate(node) for node in (cfg.hydra.callbacks or {}).values()]
 
-    def notify(self, moment: str, **what: Any) -> None:
+    def notify(self, method_name: str, **arguments: Any) -> None:
         """Call a method of each, of the last one first if something ends."""
-        for callback in reversed(self._callbacks) if moment.endswith("_end") else self._callbacks:
+        for callback in reversed(self._callbacks) if method_name.endswith("_end") else self._callbacks:
             try:
-                getattr(callback, moment)(**what)
+                getattr(callback, method_name)(**arguments)
             except Exception as error:  # noqa: BLE001  (a callback is a stranger's)
                 warnings.warn(
-                    f"Callback {type(callback).__name__}.{moment} raised {type(error).__name__}: {error}", stacklevel=2
+                    f"Callback {type(callback).__name__}.{method_name} raised {type(error).__name__}: {error}", stacklevel=2
                 )
 
     on_job_start = partialmethod(notify, "on_job_start")

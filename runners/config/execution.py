@@ -55,9 +55,9 @@ DROPPED_GAMES_NOTE = "what was not committed yet is dropped, all else is in the 
 def launch(
     application: Application,
     context: typer.Context,
-    asked: CommandArguments,
+    arguments: CommandArguments,
     multirun: bool = False,
-    cfg: str | None = None,
+    config_to_print: str | None = None,
     help: bool = False,  # noqa: A002
 ) -> int:
     """Let Hydra carry out a command. Returns the exit code.
@@ -65,20 +65,20 @@ def launch(
     Raises ``ArenaError`` with a message of one line for any error.
     """
     command = context.command_path.partition(" ")[2]
-    check_agent_words(asked.agents, application.schema, command)
+    check_agent_words(arguments.agents, application.schema, command)
     _set_environment()
-    with search_user_folders(asked.config_dirs), explain_config_errors(asked.overrides):
+    with search_user_folders(arguments.config_dirs), explain_config_errors(arguments.overrides):
         if help:
             from runners.config.help_page import print_help
 
             with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-                print_help(application, context, asked)
+                print_help(application, context, arguments)
             return 0
-        if cfg:
-            _run_hydra(application.config_name, ["--cfg", cfg, *asked.overrides], lambda _cfg: None)
+        if config_to_print:
+            _run_hydra(application.config_name, ["--cfg", config_to_print, *arguments.overrides], lambda _cfg: None)
             return 0
         try:
-            return _run_request(application, asked, multirun or command == "sweep")
+            return _run_request(application, arguments, multirun or command == "sweep")
         except KeyboardInterrupt:
             return print_resume_hint(DROPPED_GAMES_NOTE)
 
@@ -104,20 +104,20 @@ def _set_environment() -> None:
     os.environ[LAUNCH_VARIABLE] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
 
 
-def _run_request(application: Application, asked: CommandArguments, multirun: bool) -> int:
+def _run_request(application: Application, arguments: CommandArguments, multirun: bool) -> int:
     """Check a request and carry it out; returns the exit code."""
-    for label in asked.agents:
+    for label in arguments.agents:
         check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
     with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-        first, given = compose_first_job(application.config_name, asked.overrides, multirun)
+        first, given = compose_first_job(application.config_name, arguments.overrides, multirun)
         if first.hydra.mode != RunMode.MULTIRUN:
-            finished = _run_single(application.check_and_prepare(first, first.hydra), first)
+            finished = _run_single_request(application.check_and_prepare(first, first.hydra), first)
         else:
             for cfg in [first, *compose_other_configs(application.config_name, first, given)]:
                 application.check_sweep_job(cfg, cfg.hydra)
             from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
 
-            sweep = Sweep.from_request(first, asked, application.build_target(first, first.hydra), application)
+            sweep = Sweep.from_request(first, arguments, application.build_sweep_target(first, first.hydra), application)
             task = partial(run_sweep_job, application)
             if runs_jobs_locally(first):
                 return _run_sweep_and_report(
@@ -158,7 +158,7 @@ def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> 
     return cfg, given
 
 
-def _run_single(work: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
+def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
     """Carry out a request that is ready as a job of Hydra, with its folder and log. Raises what the work raised.
 
     ``hydra.main`` would compose the configuration twice more: half a second on a slow machine.
@@ -168,7 +168,7 @@ def _run_single(work: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
     def task(_cfg: DictConfig) -> None:
         try:
             with enter_launch_folder():
-                outcome.append(work())
+                outcome.append(prepared_request())
         except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
             outcome.append(error)
 
@@ -184,24 +184,24 @@ def _run_single(work: PreparedRequest, cfg: DictConfig) -> CommandOutcome:
     return found
 
 
-def _run_sweep_and_report(sweep: Sweep, carry_out: Callable[[], None]) -> int:
+def _run_sweep_and_report(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
     """Carry out the jobs of a sweep and print what came of them. Returns the exit code.
 
     Raises what Hydra raises, if that was before the first job.
     """
-    return max(_run_sweep(sweep, carry_out), sweep.print_report())
+    return max(_run_sweep(sweep, run_jobs), sweep.print_report())
 
 
-def _run_sweep(sweep: Sweep, carry_out: Callable[[], None]) -> int:
+def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
     """Carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one; raises as above."""
     try:
-        carry_out()
+        run_jobs()
     except KeyboardInterrupt:
         return print_resume_hint(DROPPED_GAMES_NOTE)
     except SystemExit as left:  # of a job that was interrupted
         return left.code if isinstance(left.code, int) else exit_code()
     except Exception as error:
-        if not sweep.read_jobs():  # else jobs failed, and the report names each of them
+        if not sweep.load_ended_jobs():  # else jobs failed, and the report names each of them
             sweep.remove_folders()
             if sweep.study_target and not isinstance(error, HydraException):  # of whatever database or sampler it is
                 reason = " ".join(str(error).split()).partition(" (Background on")[0]
@@ -213,12 +213,12 @@ def _run_sweep(sweep: Sweep, carry_out: Callable[[], None]) -> int:
     return 0
 
 
-def _run_hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+def _run_hydra(config_name: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
     """Let Hydra do a task with these arguments, which it reads from ``sys.argv``."""
     before, sys.argv = sys.argv, ["qarena", *arguments]
     try:
         # A path: as a package, a folder named conf in ``sys.path`` could hide it.
-        hydra.main(version_base="1.3", config_path=str(CONF_FOLDER), config_name=config)(task)()
+        hydra.main(version_base="1.3", config_path=str(CONF_FOLDER), config_name=config_name)(task)()
     finally:
         sys.argv = before
         HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process

@@ -16,7 +16,7 @@ import yaml
 from typer.core import TyperCommand
 
 from runners.config.application import Application
-from runners.config.arguments import CommandArguments, ConfigKey, parse_keys
+from runners.config.arguments import CommandArguments, ConfigKey, parse_yaml_keys
 from runners.config.schemas import ArchiveConfig
 from runners.config.yaml_options import CONF_FOLDER, NON_PARAMETER_KEYS, list_options, read_option_text
 
@@ -33,9 +33,9 @@ SWEEP_INTRODUCTION = (
 )
 
 
-def parse_keys_with_types(text: str, schema: Any = None) -> Iterator[ConfigKey]:
+def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[ConfigKey]:
     """The keys of a yaml with their types and choices. ``schema`` declares types, if any."""
-    for key in parse_keys(text):
+    for key in parse_yaml_keys(yaml_text):
         if key.is_group:
             yield key._replace(choices=[] if key.name == "agent@b" else list_options(key.name.partition("@")[0]))
         else:
@@ -63,16 +63,16 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
     return key._replace(kind=kind, limits=", ".join(ranges), choices=choices)
 
 
-def parse_introduction(text: str) -> tuple[str, list[str]]:
+def parse_purpose_and_examples(yaml_text: str) -> tuple[str, list[str]]:
     """The purpose of a yaml and the commands of its examples, from its first comment."""
-    lines = [line.strip("# ") for line in takewhile(lambda line: line.startswith("#"), text.splitlines())]
+    lines = [line.strip("# ") for line in takewhile(lambda line: line.startswith("#"), yaml_text.splitlines())]
     examples = [line for line in lines if line.startswith("qarena ")]
     return " ".join(line for line in lines if line not in examples and not line.startswith("@package")), examples
 
 
 def list_archive_keys() -> list[ConfigKey]:
     """The keys of the group ``archive``."""
-    keys = parse_keys_with_types(read_option_text("archive", "default"), ArchiveConfig)
+    keys = parse_yaml_keys_with_types(read_option_text("archive", "default"), ArchiveConfig)
     return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
@@ -83,20 +83,20 @@ class _HelpPageCommand(TyperCommand):
         return [self.options_metavar or ""]
 
 
-def print_help(application: Application, context: typer.Context, asked: CommandArguments) -> None:
+def print_help(application: Application, context: typer.Context, arguments: CommandArguments) -> None:
     """Print the help of a command; the keys of the agents and options that its arguments name come first."""
     command = context.command_path.partition(" ")[2]
     text = (CONF_FOLDER / f"{application.config_name}.yaml").read_text(encoding="utf-8")
-    keys = [key for key in parse_keys_with_types(text, application.schema) if key.default]
+    keys = [key for key in parse_yaml_keys_with_types(text, application.schema) if key.default]
     groups = [key.name for key in keys if key.is_group]
-    said, examples = parse_introduction(text) if command != "sweep" else SWEEP_INTRODUCTION
+    said, examples = parse_purpose_and_examples(text) if command != "sweep" else SWEEP_INTRODUCTION
     agents = "[AGENT]… " if "agent@a" in groups else ""
     paragraphs = [said, *([AGENTS_SENTENCE] if agents else [])]
     shown = list[tuple[str, ConfigKey]]()
-    for group, name, how in _list_chosen_options(groups, asked):
+    for group, name, how in _list_chosen_options(groups, arguments):
         own = read_option_text(group, name)
-        paragraphs.append(f"`{name}`: {parse_introduction(own)[0]}")
-        found = (key for key in parse_keys_with_types(own) if key.name not in NON_PARAMETER_KEYS and key.default)
+        paragraphs.append(f"`{name}`: {parse_purpose_and_examples(own)[0]}")
+        found = (key for key in parse_yaml_keys_with_types(own) if key.name not in NON_PARAMETER_KEYS and key.default)
         shown += [(f"Keys of {group} {name}: {how}", key) for key in found]
     if not shown:
         named = (f"`qarena {command} {GROUP_EXAMPLES[group]} --help`" for group in groups if group in GROUP_EXAMPLES)
@@ -123,24 +123,24 @@ def _format_panel_title(key: ConfigKey) -> str:
     return "Groups: GROUP=NAME" if key.is_group else f"Keys of {prefix}" if dot else "Keys: KEY=VALUE"
 
 
-def _list_chosen_options(groups: Sequence[str], asked: CommandArguments) -> Iterator[tuple[str, str, str]]:
+def _list_chosen_options(groups: Sequence[str], arguments: CommandArguments) -> Iterator[tuple[str, str, str]]:
     """The options of groups that the arguments choose: the group, the name, and the way to write its keys."""
-    for label in asked.agents:
+    for label in arguments.agents:
         name = label.partition("(")[0]
         yield "agent", name, f"'{name}(KEY=VALUE,…)'"
-    for group, _, name in (override.partition("=") for override in asked.overrides):
+    for group, _, name in (override.partition("=") for override in arguments.overrides):
         if group in groups:
             yield group.partition("@")[0], name, f"{group.partition('@')[2] or group}.KEY=VALUE"
 
 
-def _build_help_arguments(shown: Sequence[tuple[str, ConfigKey]]) -> list[Any]:
+def _build_help_arguments(panel_keys: Sequence[tuple[str, ConfigKey]]) -> list[Any]:
     """Keys as arguments, which Typer shows in panels with these titles."""
 
     def command() -> None:
         """Do nothing: Typer reads the signature."""
 
     parameters = []
-    for at, (panel, key) in enumerate(shown):
+    for at, (panel, key) in enumerate(panel_keys):
         unsaid = key.choices if any(choice not in key.meaning for choice in key.choices) else ()
         text = "; ".join(filter(None, (key.meaning, ", ".join(unsaid), key.limits)))
         default = None if key.default.startswith("{") else ENVIRONMENT_DEFAULT.sub(r"\1", key.default)

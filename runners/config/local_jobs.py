@@ -17,34 +17,34 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runners.config.callbacks import Callbacks
-from runners.config.sweep_values import list_values, parse_overrides
+from runners.config.sweep_values import split_sweep_override, parse_overrides
 
 LOG = logging.getLogger("hydra.sweep")  # conf/hydra/hydra_logging prints what Hydra says
 
 
-def runs_jobs_locally(first: DictConfig) -> bool:
+def runs_jobs_locally(first_config: DictConfig) -> bool:
     """Whether jobs run one after the other in this process, given the configuration of the first."""
-    choices, sweeper = first.hydra.runtime.choices, first.hydra.sweeper
+    choices, sweeper = first_config.hydra.runtime.choices, first_config.hydra.sweeper
     basic = (choices.get("hydra/launcher"), choices.get("hydra/sweeper")) == ("basic", "basic")
     return basic and sweeper.get("max_batch_size") is None
 
 
-def run_local_jobs(config: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+def run_local_jobs(config_name: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
     """Carry out the jobs that ``overrides`` ask for, each with a folder and a log of its own.
 
     A job that fails does not end the sweep: ``task`` has recorded it. Raises what Hydra raises for a combination of
     values that cannot be composed.
     """
     loader = GlobalHydra.instance().config_loader()
-    sweep = loader.load_configuration(config, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
+    sweep = loader.load_configuration(config_name, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
     folder = Path(sweep.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(sweep, folder / "multirun.yaml")
     callbacks: Any = Callbacks(sweep)
-    callbacks.notify("on_multirun_start", config=sweep, config_name=config)
+    callbacks.notify("on_multirun_start", config=sweep, config_name=config_name)
     given = {override.get_key_element(): override for override in parse_overrides(_list_task_overrides(sweep))}
     configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)
-    for number, values in enumerate(itertools.product(*map(list_values, given.values()))):
+    for number, values in enumerate(itertools.product(*map(split_sweep_override, given.values()))):
         LOG.info("\t#%s : %s", number, " ".join(filter_overrides(values)))
         job = loader.load_sweep_config(sweep, [*values])
         with open_dict(job):
@@ -52,11 +52,11 @@ def run_local_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
         context = HydraContext(loader, callbacks)
         run_job(task, job, "hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir", hydra_context=context)
         configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # the job has changed it
-    callbacks.notify("on_multirun_end", config=sweep, config_name=config)
+    callbacks.notify("on_multirun_end", config=sweep, config_name=config_name)
 
 
-def _list_task_overrides(sweep: DictConfig) -> list[str]:
+def _list_task_overrides(sweep_config: DictConfig) -> list[str]:
     """The overrides of jobs: those under ``hydra.sweeper.params``, then those that were typed."""
-    params = sweep.hydra.sweeper.get("params") or {}
-    typed: Any = OmegaConf.to_container(sweep.hydra.overrides.task, resolve=False)  # ${seed} differs from job to job
+    params = sweep_config.hydra.sweeper.get("params") or {}
+    typed: Any = OmegaConf.to_container(sweep_config.hydra.overrides.task, resolve=False)  # ${seed} differs from job to job
     return [*(f"{key}={value}" for key, value in params.items()), *typed]

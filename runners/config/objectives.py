@@ -154,7 +154,7 @@ class Regret(Objective):
             check_range(f"objective.{name}", value if value is not None else 0, 0, most)
         self.from_pieces, self.seconds = from_pieces, seconds
 
-    def _find_first_pieces(self, rules: Rules) -> int:
+    def _find_min_pieces(self, rules: Rules) -> int:
         """The pieces on the first board that counts."""
         from analytics.tables.derived.decisions import DEFAULT_FROM_PIECES_MOVER
 
@@ -168,36 +168,36 @@ class Regret(Objective):
 
         from analytics.exact.annotation import AnnotationOptions, GameSolver
 
-        first = max(self._find_first_pieces(spec.rules), spec.opening_plies)
+        first = max(self._find_min_pieces(spec.rules), spec.opening_plies)
         game = play_random_game(spec.rules, first, spec.seed)
         if game is None:
             return
         what = f"one random game under rules {spec.rules.name} from {first} pieces on"
-        evaluator, on_wait = GameSolver(spec.rules, AnnotationOptions(threads=1)), self._build_timer(what, RequestError)
+        evaluator, on_wait = GameSolver(spec.rules, AnnotationOptions(threads=1)), self._build_time_limit_check(what, RequestError)
         evaluator.solve_games(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:  # noqa: ARG002
         from analytics.exact.annotation import AnnotationOptions, annotate_runs
-        from analytics.questions.mistakes import find_judged_agents, summarise_decisions
+        from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
         from analytics.questions.sql.views import run_condition_sql
 
         request, run_id = experiment.request, experiment.run_id
         label, first = (
             request.spec.agents[self.find_agent_index(request.spec)].label,
-            self._find_first_pieces(request.spec.rules),
+            self._find_min_pieces(request.spec.rules),
         )
         settings = AnnotationOptions(from_pieces=first, threads=request.threads)
-        on_wait = self._build_timer(f"the games of run {run_id}", FailureError)
+        on_wait = self._build_time_limit_check(f"the games of run {run_id}", FailureError)
         annotate_runs(experiment.archive, [run_id], settings, on_wait=on_wait)
         condition = f"{run_condition_sql([run_id])} AND ply >= {first}"
         with open_archive(request.storage.root) as opened:
-            summaries = summarise_decisions(opened, condition, False, find_judged_agents(opened, condition))
+            summaries = summarise_decisions(opened, condition, False, build_judged_agent_names(opened, condition))
         own = summaries.filter(summaries["agent"] == label)
         if not len(own):
             raise FailureError(f"'{label}' has no decision in run {run_id} from {first} pieces on")
         return float((own["regret"] * own["decisions"]).sum()) / int(own["decisions"].sum())
 
-    def _build_timer(self, what: str, error: type[ArenaError]) -> Callable[[], None]:
+    def _build_time_limit_check(self, what: str, error: type[ArenaError]) -> Callable[[], None]:
         """A function to be called while judging goes on, which raises ``error`` after ``seconds``."""
         end = time.monotonic() + self.seconds
 
@@ -225,8 +225,8 @@ def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
     raise RequestError(f"{key}={name} does not play in this run{describe_valid_names(str(name), [*seats, *labels])}")
 
 
-def play_random_game(rules: Rules, least: int, seed: int) -> Games | None:
-    """A random game of more than ``least`` plies; None if there is none among a thousand."""
+def play_random_game(rules: Rules, plies_to_exceed: int, seed: int) -> Games | None:
+    """A random game of more than ``plies_to_exceed`` plies; None if there is none among a thousand."""
     import numpy as np
 
     from agents.random import Random
@@ -235,7 +235,7 @@ def play_random_game(rules: Rules, least: int, seed: int) -> Games | None:
 
     engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
     games = engine.play_block(PairRange(0, 0, RANDOM_PAIRS)).games
-    found = np.flatnonzero(games.plies > least)
+    found = np.flatnonzero(games.plies > plies_to_exceed)
     return Games(*(each[..., found[:1]] for each in games)) if found.size else None
 
 
@@ -245,7 +245,7 @@ def _sum_tallies(objective: Objective, spec: RunSpec, results: Sequence[PairingR
 
     agent = objective.find_agent_index(spec)
     views = ((result.tally, spec.pairings[result.pairing]) for result in results)
-    own = (tally if agents[0] == agent else tally.swapped for tally, agents in views if agent in agents)
+    own = (tally if agents[0] == agent else tally.with_agents_swapped for tally, agents in views if agent in agents)
     return sum(own, Tally())
 
 

@@ -94,18 +94,18 @@ def _build_tournament_agents(
     return tuple(agents)
 
 
-def list_pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
+def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...]:
     """List the pairings of a tournament by index: all against all, in a gauntlet the first against each other."""
     if schedule == "gauntlet":
-        return tuple((0, other) for other in range(1, agents))
-    return tuple(combinations(range(agents), 2))
+        return tuple((0, other) for other in range(1, agent_count))
+    return tuple(combinations(range(agent_count), 2))
 
 
-def describe_rounding(key: str, requested: int, games: int) -> tuple[str, ...]:
-    """Return the remark for the user that an odd number of games was rounded up to ``games``; none if it was not."""
-    if requested == games:
+def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tuple[str, ...]:
+    """Return the remark for the user that an odd number of games was rounded up to ``rounded_games``; none if it was not."""
+    if requested_games == rounded_games:
         return ()
-    return (f"{key}={requested} is odd; games come in pairs with the seats swapped, so {games} will be played",)
+    return (f"{key}={requested_games} is odd; games come in pairs with the seats swapped, so {rounded_games} will be played",)
 
 
 def build_archive_options(archive: DictConfig) -> ArchiveOptions:

@@ -148,7 +148,7 @@ for config, schema in SCHEMAS.items():
     ConfigStore.instance().store(name=f"{config}_schema", node=schema)
 
 
-def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
+def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Check the keys of a composed configuration, and the ranges that the fields of the dataclass ``schema`` declare.
 
     Hydra's own check does not see ``+key=`` and ``~key``. ``prefix`` is that of the node's keys, for messages. Raises
@@ -163,7 +163,7 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
         if key not in keys:
             raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
         if isinstance(hint, type) and is_dataclass(hint):
-            check_values(node[key], hint, f"{prefix}{key}.")
+            check_keys_and_values(node[key], hint, f"{prefix}{key}.")
         if hint is Any and not OmegaConf.is_dict(node[key]):  # the option of a group
             group = f"agent@{key}" if key in ("a", "b") else key
             wrong = "is missing" if node[key] is None else f"is how to choose one: {key}={node[key]} is no option"
@@ -176,14 +176,14 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
                 check_choice(f"{prefix}{key}", node[key], declared)
 
 
-def check_range(key: str, value: float, least: float, most: float) -> None:
-    """Raise ``RequestError`` unless ``least <= value <= most``."""
-    if not least <= value <= most:
-        bound = f"at least {least}" if value < least else f"at most {most}"
+def check_range(key: str, value: float, minimum: float, maximum: float) -> None:
+    """Raise ``RequestError`` unless ``minimum <= value <= most``."""
+    if not minimum <= value <= maximum:
+        bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
         raise RequestError(f"{key}={value} is out of range: it must be {bound}")
 
 
-def check_choice(key: str, value: str, valid: Sequence[str]) -> None:
-    """Raise ``RequestError`` unless ``value`` is one of ``valid``."""
-    if value not in valid:
-        raise RequestError(f"{key}={value} does not exist{describe_valid_names(str(value), valid)}")
+def check_choice(key: str, value: str, valid_values: Sequence[str]) -> None:
+    """Raise ``RequestError`` unless ``value`` is one of ``valid_values``."""
+    if value not in valid_values:
+        raise RequestError(f"{key}={value} does not exist{describe_valid_names(str(value), valid_values)}")

@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
-from analytics.questions.columns import ResultColumn, format_noun
+from analytics.questions.columns import ResultColumn, format_count_with_noun
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
 from analytics.store.labels import quote
@@ -56,16 +56,16 @@ RAY_DEFAULTS = {
 STUDY_RESULT_FILE = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
 
 
-def compute_sweep_id(arguments: Sequence[str], config: str = "run") -> str:
+def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
     """The id of a sweep. It does not depend on the order of overrides, nor on what has no effect on its jobs.
 
     It does depend on the sweeper, which decides what the jobs are.
     """
     kept = sorted(argument for argument in arguments if not NO_EFFECT_OVERRIDE.match(argument))
-    return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join([*kept, *([] if config_name == "run" else [config_name])]).encode()).hexdigest()[:12]
 
 
-def format_record_name(job: int | str) -> str:
+def format_job_file_name(job: int | str) -> str:
     """The name of a job's record in its output folder. Jobs of other launches have others in the same folder."""
     return f"job-{os.environ[LAUNCH_VARIABLE].replace('/', '-')}-{job}.json"
 
@@ -82,30 +82,30 @@ class Sweep:
 
     @staticmethod
     def from_request(
-        first: DictConfig, asked: CommandArguments, target: SweepTarget | None, application: Application
+        first_config: DictConfig, arguments: CommandArguments, target: SweepTarget | None, application: Application
     ) -> Sweep:
-        """The sweep that a request asks for; ``first`` is the configuration of its first job.
+        """The sweep that a request asks for; ``first_config`` is the configuration of its first job.
 
         Raises ``RequestError`` for a launcher or a sweeper that cannot work here.
         """
-        folder = Path(first.hydra.sweep.dir).absolute()
+        folder = Path(first_config.hydra.sweep.dir).absolute()
         created = [each for each in (folder, *folder.parents) if not each.exists()]
         name = compute_sweep_id(
-            [*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], application.config_name
+            [*arguments.overrides, *(f"--config-dir={each}" for each in arguments.config_dirs)], application.config_name
         )
         more = [f"hydra.sweep.dir={quote(str(folder))}"]  # jobs may run in another current folder, or at another time
-        if not any(each.startswith("sweep.id=") for each in asked.overrides):
+        if not any(each.startswith("sweep.id=") for each in arguments.overrides):
             more.append(f"sweep.id={quote(name)}")  # quoted, because an id of digits and an e is no number
-        more += _build_launcher_overrides(first, asked.overrides)
-        if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
-            more += _build_optuna_overrides(first, asked.overrides, target, name)
+        more += _build_launcher_overrides(first_config, arguments.overrides)
+        if is_study := first_config.hydra.runtime.choices["hydra/sweeper"] == "optuna":
+            more += _build_optuna_overrides(first_config, arguments.overrides, target, name)
         return Sweep(
-            folder, created, [*asked.overrides, *more], application.table_subtitle, target if is_study else None
+            folder, created, [*arguments.overrides, *more], application.table_subtitle, target if is_study else None
         )
 
-    def read_jobs(self) -> list[Job]:
+    def load_ended_jobs(self) -> list[Job]:
         """This launch's jobs that have ended, in the order of their numbers."""
-        found = (load_record(path, Job) for path in self.folder.rglob(format_record_name("*")))
+        found = (load_record(path, Job) for path in self.folder.rglob(format_job_file_name("*")))
         return sorted(found, key=lambda each: each.record.job)
 
     def remove_folders(self) -> None:
@@ -117,14 +117,14 @@ class Sweep:
 
     def print_report(self) -> int:
         """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
-        jobs = self.read_jobs()
+        jobs = self.load_ended_jobs()
         failures = [each for each in jobs if each.record.status == "failed"]
         for each in failures:
             with suppress(ArenaError):  # there may be no archive
-                each.write_record()
+                each.write_archive_record()
         for each in jobs[:: max(1, len(jobs) - 1)]:  # the first and the last: whichever job is lost later is missed
             with suppress(ArenaError):
-                each.write_record(jobs=jobs[-1].record.job + 1)
+                each.write_archive_record(jobs=jobs[-1].record.job + 1)
         if any(each.row_count for each in jobs):
             title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
             console.print_tables(
@@ -138,7 +138,7 @@ class Sweep:
         for each in failures:
             console.print_note(each.failure_message)
         if failures:
-            count = f"{len(failures)} of {format_noun(len(jobs), 'job')}"
+            count = f"{len(failures)} of {format_count_with_noun(len(jobs), 'job')}"
             console.print_note(f"{count} failed; the same command again plays only what is missing")
         if self.study_target and (self.folder / STUDY_RESULT_FILE).exists():
             found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
@@ -148,12 +148,12 @@ class Sweep:
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 
-def _build_launcher_overrides(first: DictConfig, overrides: Sequence[str]) -> list[str]:
+def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """Further overrides that the launcher of a sweep needs.
 
     Raises ``RequestError`` for a launcher that cannot work here.
     """
-    launcher = first.hydra.runtime.choices.get("hydra/launcher")
+    launcher = first_config.hydra.runtime.choices.get("hydra/launcher")
     for program in ("srun", "sbatch") if launcher == "submitit_slurm" else ():
         if shutil.which(program) is None:
             raise RequestError(
@@ -161,7 +161,7 @@ def _build_launcher_overrides(first: DictConfig, overrides: Sequence[str]) -> li
                 "cluster, or use hydra/launcher=submitit_local"
             )
     if launcher != "basic":
-        console.print_note(f"{launcher}: the jobs' output folders are in {first.hydra.sweep.dir}")
+        console.print_note(f"{launcher}: the jobs' output folders are in {first_config.hydra.sweep.dir}")
     if launcher != "ray":
         return []
     given = [override.lstrip("+").partition("=")[0] for override in overrides]
@@ -172,7 +172,7 @@ def _build_launcher_overrides(first: DictConfig, overrides: Sequence[str]) -> li
 
 
 def _build_optuna_overrides(
-    first: DictConfig, overrides: Sequence[str], target: SweepTarget | None, name: str
+    first_config: DictConfig, overrides: Sequence[str], target: SweepTarget | None, default_study_name: str
 ) -> list[str]:
     """Further overrides that the sweeper of Optuna needs: the direction, and a name for the study.
 
@@ -190,7 +190,7 @@ def _build_optuna_overrides(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = first.hydra.sweeper.study_name or name  # without a name, other settings are another study
+    study = first_config.hydra.sweeper.study_name or default_study_name  # without a name, other settings are another study
     return [f"hydra.sweeper.direction={target.direction}", f"hydra.sweeper.study_name={study}"]
 
 
@@ -212,7 +212,7 @@ class Job(JsonRecord, frozen=True):
             hydra_cfg.runtime.output_dir, str(cfg.archive.root), convert_values(asked | {"status": "failed"}, SweepJob)
         )
 
-    def record_failure(self, error: Exception) -> None:
+    def record_and_print_failure(self, error: Exception) -> None:
         """Record that a job failed, and print why; ``Sweep.report`` prints it again at the end."""
         text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
         console.print_note(self.write_outcome(error=" ".join(text.split())).failure_message)
@@ -220,17 +220,17 @@ class Job(JsonRecord, frozen=True):
     def write_outcome(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
         """Write the job with its rows and with these fields of its record, and return it."""
         job = structs.replace(self, columns=columns, notes=notes, record=structs.replace(self.record, **outcome))
-        (Path(self.folder) / format_record_name(self.record.job)).write_bytes(encode_record(job))
+        (Path(self.folder) / format_job_file_name(self.record.job)).write_bytes(encode_record(job))
         try:
-            job.write_record()
+            job.write_archive_record()
         except ArenaError:
             if job.record.status != "failed":  # a job may have failed because of its archive
                 raise
         return job
 
-    def write_record(self, **changed: Any) -> None:
+    def write_archive_record(self, **changes: Any) -> None:
         """Write its record into its archive."""
-        Archive.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changed))
+        Archive.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
 
     @property
     def failure_message(self) -> str:
@@ -276,7 +276,7 @@ def run_sweep_job(application: Application, cfg: DictConfig) -> float | None:
         try:
             finished = application.check_and_prepare(cfg, hydra_cfg)()
         except Exception as error:
-            job.record_failure(error)
+            job.record_and_print_failure(error)
             raise
         except KeyboardInterrupt:
             job.write_outcome(status="interrupted")
@@ -300,7 +300,7 @@ def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
                 for job, columns in zip(jobs, own, strict=True)
                 for text in (columns[heading].texts if heading in columns else [""] * job.row_count)
             ],
-            right=all(columns[heading].right for columns in own if heading in columns),
+            right=all(columns[heading].right_aligned for columns in own if heading in columns),
         )
         for heading, form in forms.items()
     ]
@@ -311,5 +311,5 @@ def _build_setting_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
     keys = list(dict.fromkeys(key for job in jobs for key in job.record.overrides))
     varied = [key for key in keys if len({job.record.overrides.get(key) for job in jobs}) > 1] or keys
     rows = [job.record for job in jobs for _ in range(job.row_count)]
-    settings = [ResultColumn(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
+    settings = [ResultColumn(key, [job.overrides.get(key, "") for job in rows], right_aligned=False) for key in varied]
     return [ResultColumn("job", [str(job.job) for job in rows]), *settings]

@@ -40,12 +40,12 @@ def keep_first_value(override: Override) -> str:
     return f"{override.get_key_element()}={first}"
 
 
-def keep_first_values(given: Sequence[Override]) -> list[str]:
+def keep_first_values(overrides: Sequence[Override]) -> list[str]:
     """Overrides that are no sweeps, with the first of their values; of the same key the last."""
-    return list({override.get_key_element(): keep_first_value(override) for override in given}.values())
+    return list({override.get_key_element(): keep_first_value(override) for override in overrides}.values())
 
 
-def list_values(override: Override) -> list[str]:
+def split_sweep_override(override: Override) -> list[str]:
     """List the texts of an override's values, in the order of its jobs."""
     if override.is_sweep_override():
         return [f"{override.get_key_element()}={text}" for text in _format_values(override)]
@@ -57,16 +57,16 @@ def _format_values(override: Override) -> Iterator[str]:
     return map(quote_non_ascii_words, override.sweep_string_iterator())
 
 
-def compose_other_configs(config: str, first: DictConfig, given: Sequence[Override]) -> Iterator[DictConfig]:
+def compose_other_configs(config_name: str, first_config: DictConfig, overrides: Sequence[Override]) -> Iterator[DictConfig]:
     """Yield the first job's configuration with each other value that needs a check, one value at a time.
 
     Of numbers these are the least and the greatest, because what is refused of numbers are ranges. Of texts they are
     the first ``MAX_CHECKED_TEXTS``, of a group all options.
     """
-    for override in {override.get_key_element(): override for override in given}.values():
+    for override in {override.get_key_element(): override for override in overrides}.values():
         if not override.is_discrete_sweep():
             continue
-        choices = first.hydra.runtime.choices
+        choices = first_config.hydra.runtime.choices
         is_group = override.package is not None or override.key_or_group in choices
         is_simple = override.type is OverrideType.CHANGE and not (is_group or override.is_hydra_override())
         typed = keep_first_value(override)
@@ -75,14 +75,14 @@ def compose_other_configs(config: str, first: DictConfig, given: Sequence[Overri
             if setting == typed:
                 continue
             if is_simple:
-                yield _replace_value(first, setting)
+                yield _replace_value(first_config, setting)
             else:
-                others = [other for other in keep_first_values(given) if other != typed]
-                yield compose(config, [*others, setting], return_hydra_config=True)
+                others = [other for other in keep_first_values(overrides) if other != typed]
+                yield compose(config_name, [*others, setting], return_hydra_config=True)
 
 
-def _select_values_to_check(values: Iterable[Any], every: bool) -> list[str]:
-    """The texts of the values that stand for all; ``every``: all of them."""
+def _select_values_to_check(values: Iterable[Any], keep_all_texts: bool) -> list[str]:
+    """The texts of the values that stand for all; ``keep_all_texts``: all of them."""
     numbers: dict[type, list[float]] = {int: [], float: []}
     others: dict[str, None] = {}
     for value in values:
@@ -91,12 +91,12 @@ def _select_values_to_check(values: Iterable[Any], every: bool) -> list[str]:
         else:
             others[quote_non_ascii_words(Transformer.str(value))] = None
     extremes = [extreme for some in numbers.values() if some for extreme in (min(some), max(some))]
-    return [*([*others] if every else [*others][:MAX_CHECKED_TEXTS]), *dict.fromkeys(map(str, extremes))]
+    return [*([*others] if keep_all_texts else [*others][:MAX_CHECKED_TEXTS]), *dict.fromkeys(map(str, extremes))]
 
 
-def _replace_value(first: DictConfig, setting: str) -> DictConfig:
+def _replace_value(first_config: DictConfig, setting: str) -> DictConfig:
     """The first job's configuration with another value of a key, set as Hydra sets it."""
     (override,) = parse_overrides([setting])
-    cfg = copy.deepcopy(first)
+    cfg = copy.deepcopy(first_config)
     OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
     return cfg

@@ -19,17 +19,17 @@ from analytics.exact.annotation import (
 )
 from analytics.questions.columns import (
     ResultColumn,
-    decision_columns,
+    regret_and_blunder_columns,
     format_duration,
     format_game_name,
-    format_noun,
+    format_count_with_noun,
     format_pace,
     number_column,
     text_column,
 )
 from analytics.questions.mistakes import (
     Mistake,
-    find_judged_agents,
+    build_judged_agent_names,
     find_worst_mistakes,
     summarise_decisions,
 )
@@ -86,19 +86,19 @@ LONG_SECONDS = 60.0  # a time that is announced
 class LongTimeNotice:
     """A note, once, that judging the wanted games takes long, and how to judge fewer."""
 
-    def __init__(self, total: int, wanted: GameFilter) -> None:
+    def __init__(self, total: int, game_filter: GameFilter) -> None:
         self.total, self.clock, self.is_due = total, WorkClock(), True
-        self.fewer_games_hint = "" if wanted.runs else "; --run RUN judges the games of one run"
+        self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
 
-    def update(self, games: int) -> None:
-        """``games`` are judged by now."""
+    def update(self, judged_games: int) -> None:
+        """``judged_games`` are judged by now."""
         spent = self.clock.seconds
-        if not (self.is_due and games and spent >= MEASURED_SECONDS):
+        if not (self.is_due and judged_games and spent >= MEASURED_SECONDS):
             return
         self.is_due = False
-        left = spent * (self.total - games) / games
+        left = spent * (self.total - judged_games) / judged_games
         if left >= LONG_SECONDS:
-            total = format_noun(self.total, "game")
+            total = format_count_with_noun(self.total, "game")
             console.print_note(
                 f"{total} take about {format_duration(left)} more{self.fewer_games_hint} (you can "
                 "stop at any time: the same command goes on)"
@@ -106,7 +106,7 @@ class LongTimeNotice:
 
 
 def annotate_games(
-    root: PurePath, wanted: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
+    root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
 ) -> None:
     """Judge the decisions that are not judged yet, of whole files in which a game meets the condition.
 
@@ -115,13 +115,13 @@ def annotate_games(
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_local_processes(workers))
     archive = Archive.open(root)
-    runs = select_run_ids(archive, wanted.runs)
+    runs = select_run_ids(archive, game_filter.runs)
     clock = WorkClock()
-    chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, wanted.where))]
+    chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
     games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
     judged, total = AnnotationSummary(), sum(each.games.units * games[each.run_id] for each in chunks)
-    notice = LongTimeNotice(total, wanted)
+    notice = LongTimeNotice(total, game_filter)
 
     def update_progress() -> None:
         done = max(judged.games, sum(task.annotated_game_counts))
@@ -142,7 +142,7 @@ def annotate_games(
     if stop.is_set():
         console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
         raise typer.Exit(exit_code())
-    console.print_line(_format_summary(judged, clock.seconds, root, wanted))
+    console.print_line(_format_summary(judged, clock.seconds, root, game_filter))
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
@@ -151,24 +151,24 @@ def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, Stor
         return lambda _run_id, _games: True
     with OpenArchive(root) as opened:
         selection = select_games(opened, where)
-        met = {(record.run_id, games) for record in selection.runs for games, _ in selection.select_ranges(record)}
+        met = {(record.run_id, games) for record in selection.runs for games, _ in selection.select_ranges_and_ids(record)}
     return lambda run_id, games: (run_id, games) in met
 
 
-def _format_summary(done: AnnotationSummary, seconds: float, root: PurePath, wanted: GameFilter) -> str:
-    if not done.games:
-        chosen = "all decisions" if wanted.where is None else "all decisions of these files"
+def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, game_filter: GameFilter) -> str:
+    if not summary.games:
+        chosen = "all decisions" if game_filter.where is None else "all decisions of these files"
         return f"Nothing to judge: {chosen} in {root} are judged."
     return (
-        f"{format_noun(done.decisions, 'decision')} of {format_noun(done.games, 'game')} judged in {seconds:.1f} s, "
-        f"{format_pace(done.decisions, seconds)} a second; "
-        f"see them in the view decisions, or with 'qarena mistakes{format_run_options(root, wanted.runs)}'"
+        f"{format_count_with_noun(summary.decisions, 'decision')} of {format_count_with_noun(summary.games, 'game')} judged in {seconds:.1f} s, "
+        f"{format_pace(summary.decisions, seconds)} a second; "
+        f"see them in the view decisions, or with 'qarena mistakes{format_run_options(root, game_filter.runs)}'"
     )
 
 
-def format_run_options(root: PurePath, wanted: Sequence[str]) -> str:
+def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
     """The options that choose the same runs and archive in another command."""
-    return "".join(f" --run {run_id}" for run_id in wanted) + format_archive_option(root)
+    return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 
 
 REGRET_LEGEND = (
@@ -182,32 +182,32 @@ WORST_LEGEND = (
 )
 
 
-def output_mistakes(root: PurePath, games: GameFilter, positions: int, output: TableOutput = TERMINAL_OUTPUT) -> None:
-    """Print the regret of each agent and the worst mistakes, or of the agent in ``games`` alone.
+def output_mistakes(root: PurePath, game_filter: GameFilter, max_positions: int, output: TableOutput = TERMINAL_OUTPUT) -> None:
+    """Print the regret of each agent and the worst mistakes, or of the agent in ``game_filter`` alone.
 
     Another ``output`` gets the regrets alone, those of all plies with ``ply`` null. Raises ``RequestError`` if nothing
     is annotated.
     """
     archive = Archive.open(root)
-    records = games.select_runs(archive)
+    records = game_filter.select_runs(archive)
     runs, rules = [record.run_id for record in records], {record.rules.name for record in records}
     chosen = (
         run_condition_sql(runs)
-        if games.agent is None
-        else f"{run_condition_sql(runs)} AND agent = {quote_literal(games.agent)}"
+        if game_filter.agent is None
+        else f"{run_condition_sql(runs)} AND agent = {quote_literal(game_filter.agent)}"
     )
     with open_archive(root) as opened:
-        names = find_judged_agents(opened, chosen)
+        names = build_judged_agent_names(opened, chosen)
         totals, by_ply = (summarise_decisions(opened, chosen, each, names) for each in (False, True))
         if totals.is_empty():
-            subject = "these runs" if games.agent is None else f"agent '{games.agent}'"
+            subject = "these runs" if game_filter.agent is None else f"agent '{game_filter.agent}'"
             raise RequestError(
                 f"no decisions of {subject} are judged in archive {root} (the option --choices also counts how easy "
                 "each mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
-                f"{console.format_annotate_command(root, games)}"
+                f"{console.format_annotate_command(root, game_filter)}"
             )
         notes = [*names.notes, *describe_repeated_games(opened, runs)]
-        worst = find_worst_mistakes(opened, chosen, positions) if positions and output.is_printed else []
+        worst = find_worst_mistakes(opened, chosen, max_positions) if max_positions and output.is_printed else []
     if len(rules) > 1:
         notes.append(f"these are decisions under different rules, {', '.join(sorted(rules))}: --rules NAME chooses one")
     for note in notes:
@@ -215,12 +215,12 @@ def output_mistakes(root: PurePath, games: GameFilter, positions: int, output: T
     if not output.is_printed:
         output_frame(pl.concat([totals, by_ply]), output)
         return
-    _print_table(decision_columns(totals), "Regret in half-points a decision", REGRET_LEGEND)
-    _print_table(decision_columns(by_ply), "By ply", PLY_LEGEND)
+    _print_table(regret_and_blunder_columns(totals), "Regret in half-points a decision", REGRET_LEGEND)
+    _print_table(regret_and_blunder_columns(by_ply), "By ply", PLY_LEGEND)
     if worst:
         _print_table(_build_mistake_columns(worst), "Worst mistakes, positions up to symmetry", WORST_LEGEND)
     if any(each.saving is None for each in worst):
-        command = console.format_annotate_command(root, games, choices=True)
+        command = console.format_annotate_command(root, game_filter, choices=True)
         console.print_note(f"choices that keep the value are not counted everywhere; this counts them: {command}")
 
 
@@ -230,16 +230,16 @@ def _print_table(columns: Sequence[ResultColumn], title: str, legend: str) -> No
     console.print_line(legend)
 
 
-def _build_mistake_columns(found: Sequence[Mistake]) -> list[ResultColumn]:
+def _build_mistake_columns(mistakes: Sequence[Mistake]) -> list[ResultColumn]:
     from runners.exact.solutions import VALUE_NAMES
 
     return [
-        text_column("position", [each.text for each in found]),
-        text_column("decision", [each.kind for each in found]),
-        number_column("regret", [each.regret for each in found]),
-        text_column("value", [VALUE_NAMES[each.value] for each in found]),
-        ResultColumn("saving", [f"{'?' if each.saving is None else each.saving} of {each.choices}" for each in found]),
-        number_column("missed", [each.missed for each in found]),
-        text_column("game", [format_game_name(each.run_id, each.game_id) for each in found]),
-        number_column("ply", [each.ply for each in found]),
+        text_column("position", [each.text for each in mistakes]),
+        text_column("decision", [each.kind for each in mistakes]),
+        number_column("regret", [each.regret for each in mistakes]),
+        text_column("value", [VALUE_NAMES[each.value] for each in mistakes]),
+        ResultColumn("saving", [f"{'?' if each.saving is None else each.saving} of {each.choices}" for each in mistakes]),
+        number_column("missed", [each.missed for each in mistakes]),
+        text_column("game", [format_game_name(each.run_id, each.game_id) for each in mistakes]),
+        number_column("ply", [each.ply for each in mistakes]),
     ]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analytics.exact.puzzles import Puzzle
-from analytics.questions.columns import format_noun, format_percent_whole
+from analytics.questions.columns import format_count_with_noun, format_percent_whole
 from quarto.errors import NotFoundError, RequestError
 from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from quarto.notation import format_cell, format_piece
@@ -50,41 +50,41 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
     return f"Agents missed it in {format_percent_whole(puzzle.missed)} % of their tries."
 
 
-def describe_verdict(puzzle: Puzzle, after: Game) -> str:
-    """A sentence about the turn that led to the game ``after``, which needs no search."""
-    turn = f"{format_cell(after.plies[-1][1])} {'' if after.hand == NONE else format_piece(after.hand)}".strip()
-    if is_right_turn(puzzle, after):
+def describe_verdict(puzzle: Puzzle, game_after: Game) -> str:
+    """A sentence about the turn that led to the game ``game_after``, which needs no search."""
+    turn = f"{format_cell(game_after.plies[-1][1])} {'' if game_after.hand == NONE else format_piece(game_after.hand)}".strip()
+    if is_right_turn(puzzle, game_after):
         return f"Right: {turn} is the only turn that {puzzle.goal}s."
     return f"Wrong: {turn} does not {puzzle.goal}."
 
 
-def describe_turn(puzzle: Puzzle, after: Game, solution: Solution, turns: Sequence[SolvedTurn]) -> list[str]:
+def describe_turn(puzzle: Puzzle, game_after: Game, solution: Solution, turns: Sequence[SolvedTurn]) -> list[str]:
     """Sentences about that turn. ``solution``: of the game after it, as far as it is known.
 
     ``turns``: those of the puzzle, none while they are not known.
     """
-    lines = [_describe_outcome(after, solution)]
-    if is_right_turn(puzzle, after) and turns:
+    lines = [_describe_outcome(game_after, solution)]
+    if is_right_turn(puzzle, game_after) and turns:
         values = Counter(turn.value for turn in turns)
-        draws = [format_noun(values[0], "draw")] if puzzle.value and values[0] else []
-        losses = [format_noun(values[-1], "loss", "losses")] if values[-1] else []
+        draws = [format_count_with_noun(values[0], "draw")] if puzzle.value and values[0] else []
+        losses = [format_count_with_noun(values[-1], "loss", "losses")] if values[-1] else []
         lines.append(f"The other turns: {', '.join(draws + losses)}.")
     return lines
 
 
-def is_right_turn(puzzle: Puzzle, after: Game) -> bool:
+def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
     """Whether the turn that led to a game is the only one."""
-    return (after.plies[-1][1], after.hand) == (puzzle.cell, puzzle.gift)
+    return (game_after.plies[-1][1], game_after.hand) == (puzzle.cell, puzzle.gift)
 
 
-def _describe_outcome(after: Game, solution: Solution) -> str:
+def _describe_outcome(game_after: Game, solution: Solution) -> str:
     """A sentence about what a turn comes to; ``solution`` is for the opponent."""
-    at_once = PositionView(after.position, after.rules).winning_cells() if solution.value > 0 else ()
+    at_once = PositionView(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
-        return f"It loses at once: {format_piece(after.hand)} finishes a line on {format_cells(at_once)}."
+        return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
     if solution.value == 0:
         return "It draws, if both sides play perfectly from there."
-    within = "" if solution.distance is None else f" in {format_noun(solution.distance + 1, 'placement')}"
+    within = "" if solution.distance is None else f" in {format_count_with_noun(solution.distance + 1, 'placement')}"
     if solution.value < 0:
         return f"It wins{within}, whatever the opponent does."
     best = min(solution.turns, key=turn_sort_key, default=None)
@@ -105,18 +105,18 @@ class PuzzleDialogue:
         self._rules = {name: load_rules(name) for name in {each.rules for each in puzzles}}
         self.solved = self.puzzle_count = 0  # solved: by the first turn
 
-    def run(self, number: int) -> None:
+    def run(self, first_number: int) -> None:
         """Ask from one puzzle on. Raises ``EOFError`` at the end of the input."""
-        for current in range(number, len(self._puzzles) + 1):
+        for current in range(first_number, len(self._puzzles) + 1):
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
             if (
-                self._ask_until_solved(puzzle, heading)
+                self._ask_until_solved_or_quit(puzzle, heading)
                 or self._screen.prompt("Enter for the next puzzle, or quit").strip()
             ):
                 return
 
-    def _ask_until_solved(self, puzzle: Puzzle, heading: str) -> bool:
+    def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
         """Ask until a puzzle is solved or its answer shown; whether the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
@@ -144,32 +144,32 @@ class PuzzleDialogue:
                 return False
             tries, game = tries + 1, start
 
-    def _print_explanation(self, puzzle: Puzzle, after: Game, answer: str) -> None:
-        self._screen.print_text(answer or describe_verdict(puzzle, after))
-        if after.next_decision is NextDecision.NOTHING:
+    def _print_explanation(self, puzzle: Puzzle, game_after: Game, answer: str) -> None:
+        self._screen.print_text(answer or describe_verdict(puzzle, game_after))
+        if game_after.next_decision is NextDecision.NOTHING:
             return
         with self._screen.show_waiting("Solving"):
-            found = run_search(self._solvers, lambda: self._solve_turn(puzzle, after))
-        for line in describe_turn(puzzle, after, *found):
+            found = run_search(self._solvers, lambda: self._solve_turn(puzzle, game_after))
+        for line in describe_turn(puzzle, game_after, *found):
             self._screen.print_text(line)
-        if is_right_turn(puzzle, after):
+        if is_right_turn(puzzle, game_after):
             self._screen.print_text(f"{describe_theme(puzzle)} {describe_miss_rate(puzzle)}")
 
-    def _solve_turn(self, puzzle: Puzzle, after: Game) -> tuple[Solution, Sequence[SolvedTurn]]:
-        before = solve(SolveRequest(puzzle.position, after.rules), SolveOptions(distance=False), self._solvers)
-        return solve(SolveRequest(after.position, after.rules), SolveOptions(), self._solvers), before.turns
+    def _solve_turn(self, puzzle: Puzzle, game_after: Game) -> tuple[Solution, Sequence[SolvedTurn]]:
+        before = solve(SolveRequest(puzzle.position, game_after.rules), SolveOptions(distance=False), self._solvers)
+        return solve(SolveRequest(game_after.position, game_after.rules), SolveOptions(), self._solvers), before.turns
 
 
-def run_puzzles(puzzles: Sequence[Puzzle], number: int, screen: Screen) -> None:
+def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) -> None:
     """Ask a person for the turns of puzzles, from one number on.
 
     Raises ``NotFoundError`` if there is no such puzzle.
     """
-    find_puzzle(puzzles, number)
+    find_puzzle(puzzles, first_number)
     dialogue = PuzzleDialogue(puzzles, screen)
     screen.print_heading("In a puzzle one turn keeps the value of the position.")
     try:
-        dialogue.run(number)
+        dialogue.run(first_number)
     except EOFError:
         screen.print_text("")
     screen.print_text(f"Solved by the first turn: {dialogue.solved} of {dialogue.puzzle_count}.")

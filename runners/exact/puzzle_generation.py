@@ -15,7 +15,7 @@ from analytics import open_archive
 from analytics.exact import puzzles
 from analytics.exact.position_set import CandidatePositions, TurnSolver, select_new_positions
 from analytics.exact.puzzles import OnlyTurn, Puzzle
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.questions.selection import GameFilter, read_ply_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -63,7 +63,7 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
         for record in games.select_runs(opened.archive):
             if not record.rules.mover_chooses:
                 of_rules.setdefault(record.rules, []).append(record.run_id)
-        met = {rules: find_candidates(opened, runs, rules, options.seed) for rules, runs in of_rules.items()}
+        met = {rules: select_candidates(opened, runs, rules, options.seed) for rules, runs in of_rules.items()}
     if not any(met.values()):
         raise RequestError(
             f"there is no annotated position to make puzzles of in archive {root}: play games by rules under which the "
@@ -71,16 +71,16 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
         )
     with silence_forfeit_log():
         for rules, positions in met.items():
-            found += _rate_positions(rules, positions, options)
+            found += _build_puzzles(rules, positions, options)
     chosen = puzzles.select_varied(found, options.max_puzzles)
     write_file(path, puzzles.format_csv(chosen))
     levels = ", ".join(str(sum(each.level == level for each in chosen)) for level in puzzles.LEVELS)
-    console.print_line(f"{format_noun(len(chosen), 'puzzle')} of {len(found):,}, by level {levels}: {path}")
+    console.print_line(f"{format_count_with_noun(len(chosen), 'puzzle')} of {len(found):,}, by level {levels}: {path}")
     if len(chosen) < options.max_puzzles:
         console.print_note(f"fewer than {options.max_puzzles} were found: annotate more games, with --choices")
 
 
-def find_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[Position]:
+def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[Position]:
     """Positions of annotated games in which one cell may be the only one that keeps the value, by pieces on the board.
 
     All runs are by these rules. No two positions are images of each other. Their order depends on the games and the
@@ -104,7 +104,7 @@ def find_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed
     return found
 
 
-def _rate_positions(rules: Rules, positions: Sequence[Position], options: PuzzleOptions) -> list[Puzzle]:
+def _build_puzzles(rules: Rules, positions: Sequence[Position], options: PuzzleOptions) -> list[Puzzle]:
     """The puzzles among positions."""
     solver = TurnSolver(rules, options.threads, options.megabytes, PIECE_COUNTS[0])
     with show_progress_bar(f"solving {rules.name}", "positions") as bar:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from analytics.exact.tablebase import load_base
+from analytics.exact.tablebase import load_tablebase_index
 from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_count,
-    format_noun,
+    format_count_with_noun,
     format_seconds,
     number_column,
     text_column,
@@ -97,13 +97,13 @@ class Solvers:
         self._local = threading.local()
         self._stopped = False
 
-    def solver_for(self, rules: Rules) -> Solver:
+    def get_solver(self, rules: Rules) -> Solver:
         """The solver of these rules for the calling thread."""
         mine: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
         if rules not in mine:
             with self._lock:
                 if rules not in self._first:
-                    base = load_base(rules) if self._use_tablebase else None
+                    base = load_tablebase_index(rules) if self._use_tablebase else None
                     self._first[rules] = Solver(rules, self._megabytes, base)
                 mine[rules] = self._first[rules].fork()
                 self._all.append(mine[rules])
@@ -134,9 +134,9 @@ def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[
     return found[0]
 
 
-def solve(question: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
+def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
     """The value of a position and the parts that ``options`` asks for, its turns best first."""
-    found = solvers.solver_for(question.rules).solve(question.position, options.turns, options.distance)
+    found = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
     return found._replace(turns=tuple(sorted(found.turns, key=turn_sort_key)))
 
 
@@ -146,9 +146,9 @@ def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
     return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift
 
 
-def solution_to_dict(question: SolveRequest, solution: Solution, options: SolveOptions) -> dict[str, Any]:
+def solution_to_dict(request: SolveRequest, solution: Solution, options: SolveOptions) -> dict[str, Any]:
     """The answer as JSON values, without the parts that were not asked for."""
-    found: dict[str, Any] = {"position": question.text, "value": solution.value}
+    found: dict[str, Any] = {"position": request.text, "value": solution.value}
     if solution.distance is not None:
         found["distance"] = solution.distance
     if options.turns:
@@ -182,7 +182,7 @@ def solve_lines(
         ]
 
     starts = range(0, len(lines), LINES_PER_TASK)  # texts are parsed in this thread: rules are read as Hydra finds them
-    tasks = ((start, [_parse_line(*line) for line in lines[start : start + LINES_PER_TASK]]) for start in starts)
+    tasks = ((start, [_parse_line_or_error(*line) for line in lines[start : start + LINES_PER_TASK]]) for start in starts)
     early, following = dict[int, list[dict[str, Any]]](), 0  # answers to later lines, and the line that comes next
     try:
         for first, found in THREADS.map(solve_batch, tasks, threads, threading.Event()):
@@ -195,7 +195,7 @@ def solve_lines(
         raise
 
 
-def _parse_line(number: int, text: str) -> SolveRequest | dict[str, Any]:
+def _parse_line_or_error(number: int, text: str) -> SolveRequest | dict[str, Any]:
     try:
         return parse_solve_request(text)
     except RequestError as error:
@@ -207,7 +207,7 @@ def format_json_line(content: Mapping[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def check_solve_target(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
+def parse_solve_target(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
     """The name of the rules whose whole game is to be proven, None if positions are asked for.
 
     Raises ``RequestError`` unless exactly one thing is asked for.
@@ -223,7 +223,7 @@ def check_solve_target(position: str | None, file: Path | None, game: bool, rule
     return (rules or "classic") if game else None
 
 
-def print_position_solution(text: str, options: SolveOptions, megabytes: float, json: Path | None) -> None:
+def output_position_solution(text: str, options: SolveOptions, megabytes: float, json_file: Path | None) -> None:
     """Print the value of a position and its turns, or write them as JSON.
 
     Raises ``RequestError`` for a text that is no live position.
@@ -235,7 +235,7 @@ def print_position_solution(text: str, options: SolveOptions, megabytes: float, 
     with _show_search_progress(solvers) as on_wait:
         solution = run_search(solvers, lambda: solve(question, options, solvers), on_wait)
     seconds = clock.seconds
-    if _write_answer(solution_to_dict(question, solution, options), json):
+    if _write_json_if_requested(solution_to_dict(question, solution, options), json_file):
         return
     console.print_line(describe_solution(question, solution))
     if solution.turns:
@@ -264,20 +264,20 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
                 console.print_note(f"line {answer['line']}: {answer['error']}")
             bar.advance()
     if bad:
-        raise FailureError(f"{format_noun(bad, 'line')} could not be answered; all others were")
+        raise FailureError(f"{format_count_with_noun(bad, 'line')} could not be answered; all others were")
 
 
-def print_game_value(rules_name: str, megabytes: float, json: Path | None) -> None:
+def output_game_value(rules_name: str, megabytes: float, json_file: Path | None) -> None:
     """Prove the value of the whole game; print it with the number of positions, the time and the memory used."""
     rules = load_rules(rules_name)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes, use_tablebase=False)
     clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
-        value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
+        value = run_search(solvers, lambda: solvers.get_solver(rules).value(EMPTY), on_wait)
     seconds, peak = clock.seconds, read_peak_megabytes()
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
-    if _write_answer(content | {"megabytes": round(peak, 1)}, json):
+    if _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file):
         return
     first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
@@ -290,11 +290,11 @@ def print_game_value(rules_name: str, megabytes: float, json: Path | None) -> No
     console.print_tables([console.build_table(columns)])
 
 
-def _write_answer(answer: Mapping[str, object], json: Path | None) -> bool:
+def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> bool:
     """Write an answer as a line of JSON if that is asked for; whether it was printed."""
-    if json is not None:
-        write_file(json, f"{format_json_line(answer)}\n".encode())
-    return is_printed(json)
+    if json_file is not None:
+        write_file(json_file, f"{format_json_line(answer)}\n".encode())
+    return is_printed(json_file)
 
 
 def read_peak_megabytes() -> float:
@@ -303,17 +303,17 @@ def read_peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEBIBYTE
 
 
-def describe_solution(question: SolveRequest, solution: Solution) -> str:
+def describe_solution(request: SolveRequest, solution: Solution) -> str:
     """The value, and the distance if it is known, in words."""
-    gives = question.position.hand == NONE and not question.rules.mover_chooses
-    value = f"{question.text}: {VALUE_NAMES[solution.value]} for the player to {'give' if gives else 'move'}"
+    gives = request.position.hand == NONE and not request.rules.mover_chooses
+    value = f"{request.text}: {VALUE_NAMES[solution.value]} for the player to {'give' if gives else 'move'}"
     if solution.distance is None:
         return value
     placements = f"{solution.distance} placement{'' if solution.distance == 1 else 's'}"
     return f"{value}, {'the board is full' if solution.distance == 0 else f'over in {placements}'}"
 
 
-def build_turns_table(question: SolveRequest, solution: Solution) -> Table:
+def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
     """All turns, best first: a row a gift on a board without a hand, else a row a cell and a column a piece."""
     if solution.turns[0].cell == NONE:
         return _build_gifts_table(solution.turns)
@@ -327,7 +327,7 @@ def build_turns_table(question: SolveRequest, solution: Solution) -> Table:
     for piece in pieces:
         marks = [format_mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
         columns.append(ResultColumn(format_piece(piece), marks))
-    what = "piece" if question.rules.mover_chooses else "gift"
+    what = "piece" if request.rules.mover_chooses else "gift"
     return console.build_table(columns, f"Cells by {what}")
 
 

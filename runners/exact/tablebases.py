@@ -18,13 +18,13 @@ from analytics.exact.tablebase import (
     Tablebase,
     TablebaseCard,
     find_largest_tablebase,
-    has_same_game,
+    is_equivalent_rules,
     list_tablebases,
     open_tablebase,
 )
-from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_chunk
+from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_and_time_chunk
 from analytics.exact.theory import render_theory_page
-from analytics.questions.columns import Table, format_noun, format_seconds, number_column, text_column
+from analytics.questions.columns import Table, format_count_with_noun, format_seconds, number_column, text_column
 from quarto.errors import RequestError
 from quarto.perft import perft
 from quarto.rules import Rules
@@ -39,26 +39,26 @@ from runners.terminal import console
 POLL_SECONDS = 0.1
 
 
-def build_tablebase(job: TablebaseBuildRequest, executor: Executor, command: str) -> int:
+def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue, and print its size; ``command``: the arguments to continue with.
 
     Returns the exit code. Raises ``RequestError`` for what cannot be built.
     """
-    tables = executor.count_local_processes(job.threads)
-    tablebase_build.check_build(job, available_megabytes(), tables)
-    needed = tablebase_build.compute_needed_megabytes(job, tables)
-    means = f"{job.threads} threads" if executor.shares_memory else "the chosen executor"
+    tables = executor.count_local_processes(request.threads)
+    tablebase_build.check_build(request, available_megabytes(), tables)
+    needed = tablebase_build.compute_needed_megabytes(request, tables)
+    means = f"{request.threads} threads" if executor.shares_memory else "the chosen executor"
     console.print_note(
-        f"{job.rules.name}, boards of up to {job.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
+        f"{request.rules.name}, boards of up to {request.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
     )
     code = {"version": project_version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with stop_on_signal() as stop, console.show_progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         found = tablebase_build.build_tablebase(
-            job, code, stop, progress, lambda chunks, stop: solve_chunks(chunks, executor, job.threads, stop)
+            request, code, stop, progress, lambda chunks, stop: solve_chunks(chunks, executor, request.threads, stop)
         )
     if found is None:
-        console.print_note(f"interrupted; solved boards are kept in {job.chunk_folder}. To continue:")
+        console.print_note(f"interrupted; solved boards are kept in {request.chunk_folder}. To continue:")
         console.print_note(f"  {console.find_program()} {command}")
         return exit_code()
     card, boards = found.card, sum(found.card.boards)
@@ -67,7 +67,7 @@ def build_tablebase(job: TablebaseBuildRequest, executor: Executor, command: str
     return 0
 
 
-def verify_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
+def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
     """Check a tablebase, or all, and print the problems. Returns the exit code: 1 if there are any.
 
     Raises ``RequestError`` if there is no such file.
@@ -79,8 +79,8 @@ def verify_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
         wrong = list(tablebase_build.verify_tablebase(found, sample, megabytes))
         problems += len(wrong)
         for line in wrong:
-            typer.echo(console.escape_text(line), err=True)
-        counted = format_noun(len(wrong), "problem")
+            typer.echo(console.escape_hidden_characters(line), err=True)
+        counted = format_count_with_noun(len(wrong), "problem")
         console.print_line(f"{found.path}: {sum(found.card.boards):,} boards, {counted}")
     return 1 if problems else 0
 
@@ -91,15 +91,15 @@ def print_tablebases(rules: str | None, theory: bool) -> None:
         asked = [load_rules(rules)] if rules else [load_rules(name) for name in list_options("rules")]
         typer.echo(render_theory_page([found for found in map(find_largest_tablebase, asked) if found]), nl=False)
         return
-    chosen = [found for found in list_tablebases() if rules is None or has_same_game(found.rules, load_rules(rules))]
+    chosen = [found for found in list_tablebases() if rules is None or is_equivalent_rules(found.rules, load_rules(rules))]
     if not chosen:
         raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
     console.print_tables(build_tablebase_tables(chosen))
 
 
-def build_tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
+def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
     """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
-    cards = [each.card for each in found]
+    cards = [each.card for each in tablebases]
     columns = [
         text_column("rules", [str(card.rules["name"]) for card in cards]),
         number_column("pieces", [card.pieces for card in cards]),
@@ -107,7 +107,7 @@ def build_tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
         number_column("bytes", [card.bytes for card in cards]),
         number_column("thread seconds", [card.seconds for card in cards], format_seconds),
         text_column("built", [card.created[:10] for card in cards]),
-        text_column("file", ["ships" if each.shipped else str(each.path) for each in found]),
+        text_column("file", ["ships" if each.is_shipped else str(each.path) for each in tablebases]),
     ]
     return [console.build_table(columns), *map(_build_layers_table, cards)]
 
@@ -148,17 +148,17 @@ class SolveBoardsTask(Task):
         rules = Rules(**self.rules)
         solver = self.build_once("solver", lambda: Solver(rules, self.megabytes)).fork()
         with _forward_stop(solver, stop):
-            found = solve_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
+            found = solve_and_time_chunk(solver, rules, np.asarray(chunk.content, np.uint64))
         return None if found is None else BoardChunk(chunk.first, *found)
 
 
-def solve_chunks(chunks: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
+def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop: threading.Event) -> None:
     """Solve what is left of a tablebase and store it, until ``stop`` is set."""
-    task = SolveBoardsTask(asdict(chunks.job.rules), chunks.job.megabytes)
-    unsolved = (BoardChunk(first, chunks.chunk_keys(first)) for first in list(chunks.left))
+    task = SolveBoardsTask(asdict(chunk_store.request.rules), chunk_store.request.megabytes)
+    unsolved = (BoardChunk(first, chunk_store.chunk_keys(first)) for first in list(chunk_store.unsolved_chunks))
     for found in executor.map(task, unsolved, threads, stop):
-        if found is not None and found.first in chunks.left:
-            chunks.write_chunk(found.first, np.asarray(found.content, np.int8), found.seconds)
+        if found is not None and found.first in chunk_store.unsolved_chunks:
+            chunk_store.write_chunk(found.first, np.asarray(found.content, np.int8), found.seconds)
 
 
 @contextmanager

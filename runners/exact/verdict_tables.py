@@ -19,7 +19,7 @@ from analytics.questions.columns import (
     format_percent,
     interval_column,
     number_column,
-    ranking_columns,
+    rank_and_agent_columns,
     text_column,
 )
 from analytics.statistics.tally import Estimate
@@ -70,7 +70,7 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
         return exit_code()
     if page_file:
         command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-        write_file(page_file, render_page(judged, options, command, request.root).encode())
+        write_file(page_file, render_leaderboard(judged, options, command, request.root).encode())
     elif table.is_printed:
         print_verdicts(judged, table.wide)
     else:
@@ -84,7 +84,7 @@ def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
         verdict.figures.select(
             pl.lit(verdict.agent.label).alias("agent"),
             pl.all(),
-            pl.lit(verdict.games.games, pl.Int64).alias("oracle_games"),
+            pl.lit(verdict.tally.games, pl.Int64).alias("oracle_games"),
             *(
                 pl.lit(verdict.draw_estimate and getattr(verdict.draw_estimate, end), pl.Float64).alias(name)
                 for name, end in (("draws", "mean"), ("draws_low", "low"), ("draws_high", "high"))
@@ -100,19 +100,19 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
-        *ranking_columns([verdict.agent.label for verdict in verdicts]),
+        *rank_and_agent_columns([verdict.agent.label for verdict in verdicts]),
         number_column("optimal, %", turns["optimal"], format_percent),
         number_column("regret", turns["regret"], format_half_points),
-        interval_column(turns["regret_low"], turns["regret_high"], format_half_points, spare=2),
-        number_column("of placements", placements["regret"], format_half_points, spare=1),
-        number_column("of gifts", gifts["regret"], format_half_points, spare=1),
+        interval_column(turns["regret_low"], turns["regret_high"], format_half_points, drop_priority=2),
+        number_column("of placements", placements["regret"], format_half_points, drop_priority=1),
+        number_column("of gifts", gifts["regret"], format_half_points, drop_priority=1),
     ]
     has_games = any(verdict.draw_estimate for verdict in verdicts)
     if has_games:
         draws = [verdict.draw_estimate or Estimate(0.0, 0.0, 0.0) for verdict in verdicts]
         columns += [
             number_column("draws, %", [estimate.mean for estimate in draws], format_percent),
-            interval_column([estimate.low for estimate in draws], [estimate.high for estimate in draws], spare=3),
+            interval_column([estimate.low for estimate in draws], [estimate.high for estimate in draws], drop_priority=3),
         ]
     subject = f"Turns in {len(positions.logged):,} positions ({positions.rules.name} rules)"
     title = f"{subject}: regret in half-points{', draws v oracle' if has_games else ''}"
@@ -145,16 +145,16 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
     return [
         text_column("agent", rows["agent"]),
         number_column("pieces", rows["pieces"]),
-        number_column("placements", placements["decisions"], spare=1),
+        number_column("placements", placements["decisions"], drop_priority=1),
         number_column("optimal, %", placements["optimal"], format_percent),
         number_column("regret", placements["regret"], format_half_points),
-        number_column("gifts", gifts["decisions"], spare=1),
+        number_column("gifts", gifts["decisions"], drop_priority=1),
         number_column("optimal, %", gifts["optimal"], format_percent),
         number_column("regret", gifts["regret"], format_half_points),
     ]
 
 
-def render_page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
+def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
     """Render the leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
     verdicts = sort_by_regret(judged.verdicts)
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
@@ -162,15 +162,15 @@ def render_page(judged: Verdicts, options: JudgeOptions, command: Sequence[str],
         command=shlex.join(command),
         positions=len(judged.positions.logged),
         rules=judged.positions.rules.name,
-        draws=options.draws,
-        turns="turns" if options.draws > 1 else "turn",
+        draws=options.turns_per_position,
+        turns="turns" if options.turns_per_position > 1 else "turn",
         games=options.games,
         plies=OPENING_PLIES,
         reach=(turns["regret_high"] - turns["regret"]).max(),
     )
     draws, rules = [verdict.draw_estimate for verdict in verdicts], judged.positions.rules
     sizes = [compute_knowledge_bytes(verdict.agent, root, rules) for verdict in verdicts]
-    commands = list_commands([verdict.agent for verdict in judged.verdicts], root)
+    commands = list_policy_commands([verdict.agent for verdict in judged.verdicts], root)
     columns = [
         number_column("", range(1, len(verdicts) + 1)),
         text_column("agent", [f"`{verdict.agent.label}`" for verdict in verdicts]),
@@ -197,7 +197,7 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
     return sum(sizes) + (tablebase.card.bytes if tablebase else 0) or None
 
 
-def list_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
+def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
     """List the commands that played the games of the agents' policies and learned these, as typed, each once."""
     policy_ids = {agent.policy_id for agent in agents}
     if policy_ids == {None}:

@@ -22,13 +22,13 @@ from analytics.exact.position_set import (
     TurnSolver,
     build_origin,
     build_turn_rows,
-    compute_judgement,
+    summarise_regrets,
     compute_regrets,
     encode_position_set,
-    find_shipped_set,
+    find_shipped_set_path,
     read_logged_games,
     read_position_set,
-    sample_new_positions,
+    sample_new_positions_by_source,
 )
 from analytics.statistics.tally import DRAW, LOSS, WIN, Estimate, Tally, tally_by_pairing, win_rate
 from analytics.store import marker
@@ -58,43 +58,43 @@ POLICY_PLAYER = "policy"  # the agent that plays by any policy
 
 
 def select_agents(
-    wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool
+    names: Sequence[str], root: PurePath, rules: Rules, include_all: bool
 ) -> tuple[list[AgentSpec], list[str]]:
     """The agents that names and labels mean, and notes on them for the user.
 
-    With ``everything`` all agents and policies for these rules besides.
+    With ``include_all`` all agents and policies for these rules besides.
 
     A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
     for a name that is neither, and if nothing is named.
     """
-    if not (wanted or everything):
+    if not (names or include_all):
         raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
     known, damaged = (
         load_readable_cards(Archive.open(root)) if marker.read_marker_content(root) is not None else ([], [])
     )
     found, notes = [], [str(error) for error in damaged]
-    for name in wanted:
-        found.append(_find_agent(name, root, known))
+    for name in names:
+        found.append(_build_agent_by_name(name, root, known))
         if _is_policy(name, known) and name in list_options("agent"):
             notes.append(f"{name} is the policy; the agent of that name is judged as '{name}()'")
-    if everything:
+    if include_all:
         policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
-        found += [*_list_agents(rules), *(_build_policy_agent(name, root) for name in policies)]
+        found += [*_list_ready_agents(rules), *(_build_policy_agent(name, root) for name in policies)]
     distinct = list({agent.label: agent for agent in found}.values())
     return distinct, [*notes, *describe_untrained_agents(distinct)]
 
 
-def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:
-    return any(name in {card.name, card.policy_id} for card in known)
+def _is_policy(name: str, cards: Sequence[PolicyCard]) -> bool:
+    return any(name in {card.name, card.policy_id} for card in cards)
 
 
-def _find_agent(name: str, root: PurePath, known: Sequence[PolicyCard]) -> AgentSpec:
+def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard]) -> AgentSpec:
     """The agent that a name or a label means."""
-    if _is_policy(name, known):
+    if _is_policy(name, cards):
         return _build_policy_agent(name, root)
     agents = list_options("agent")
     if parse_label(name, "agent")[0] not in agents:
-        named = [*agents, *(card.name for card in known)]
+        named = [*agents, *(card.name for card in cards)]
         raise RequestError(
             f"{name!r} is neither a policy in archive {root} nor an agent{describe_valid_names(name, named)}"
         )
@@ -106,7 +106,7 @@ def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
     return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
-def _list_agents(rules: Rules) -> list[AgentSpec]:
+def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
     """Every agent as its yaml says, but those that need a policy and those that do not play these rules."""
     taught = {reader.name for reader in list_policy_readers() if reader.kinds}
     named = {name: load_agent(name) for name in list_options("agent") if name != POLICY_PLAYER}
@@ -117,7 +117,7 @@ def _list_agents(rules: Rules) -> list[AgentSpec]:
 class JudgeOptions(NamedTuple):
     """The extent of a judgement, and its randomness."""
 
-    draws: int = 4  # turns in each position, each with randomness of its own
+    turns_per_position: int = 4  # turns in each position, each with randomness of its own
     games: int = 200  # against the oracle; 0: none
     seed: int = 1
     threads: int = 1
@@ -129,13 +129,13 @@ class AgentVerdict(NamedTuple):
     agent: AgentSpec
     figures: pl.DataFrame  # see ``analytics.exact.position_set.compute_judgement``
     turns_a_second: float  # of one thread
-    games: Tally  # against the oracle
+    tally: Tally  # against the oracle
     notes: Sequence[str]  # on turns that were none
 
     @property
     def draw_estimate(self) -> Estimate | None:
         """The share of games against the oracle that were drawn, and its interval; None: none was played."""
-        return estimate_draw_rate(self.games) if self.games.games else None
+        return estimate_draw_rate(self.tally) if self.tally.games else None
 
 
 class Verdicts(NamedTuple):
@@ -148,7 +148,7 @@ class Verdicts(NamedTuple):
 class _TurnChunk(NamedTuple):
     """Turns to ask for: the ``draw``-th ones in the positions of ``rows``."""
 
-    draw: int
+    turn_number: int
     rows: slice
 
 
@@ -163,17 +163,17 @@ class TurnCollector:
         remote = agent.runs_programs or agent.limits.isolation == "process"
         self._clock = time.perf_counter if remote else time.thread_time
 
-    def list_chunks(self, draws: int) -> Iterator[_TurnChunk]:
+    def list_chunks(self, turns_per_position: int) -> Iterator[_TurnChunk]:
         """Yield the chunks of a judgement: one turn in every position before the next."""
         words, size = self.guarded.game_words, len(self._positions.hand)
         most = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
-        return (_TurnChunk(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
+        return (_TurnChunk(draw, slice(start, start + most)) for draw in range(turns_per_position) for start in range(0, size, most))
 
     def time_turns(self, chunk: _TurnChunk, stop: StopSignal) -> tuple[_TurnChunk, Turns, float]:  # noqa: ARG002  (a chunk takes a second)
         """Return a chunk, its turns, and the seconds that they took the calling thread."""
         if not hasattr(self._local, "player"):
             self._local.player = self.guarded.fork_player()
-            self._request_turns(_TurnChunk(chunk.draw, slice(0, 1)))  # warm-up is not timed
+            self._request_turns(_TurnChunk(chunk.turn_number, slice(0, 1)))  # warm-up is not timed
         started = self._clock()
         turns = self._request_turns(chunk)
         return chunk, turns, self._clock() - started
@@ -182,24 +182,24 @@ class TurnCollector:
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
     ) -> tuple[Turns, float]:
         """The turns [P, D] in all positions, and how many one thread takes a second; nothing once ``stop`` is set."""
-        shape = len(self._positions.hand), options.draws
+        shape = len(self._positions.hand), options.turns_per_position
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
         for chunk, found, seconds in THREADS.map(
-            self.time_turns, self.list_chunks(options.draws), options.threads, stop
+            self.time_turns, self.list_chunks(options.turns_per_position), options.threads, stop
         ):
             for column, values in zip(turns, found, strict=True):
-                column[chunk.rows, chunk.draw] = values
+                column[chunk.rows, chunk.turn_number] = values
             fastest[chunk.rows.start] = min(fastest.get(chunk.rows.start, seconds), seconds)
             progress(len(found.cells))
         return turns, shape[0] / max(sum(fastest.values()), 1e-9)
 
-    def describe_forfeits(self, found: Regrets, turns: Turns) -> Iterator[str]:
+    def describe_forfeits(self, regrets: Regrets, turns: Turns) -> Iterator[str]:
         """Sentences on turns that were none."""
         yield from self.guarded.describe_misbehaviour()
-        if found.forfeits:
+        if regrets.forfeits:
             yield (
-                f"agent '{self.guarded.label}' took no legal turn {found.forfeits:,} times of {turns.cells.size:,}: "
+                f"agent '{self.guarded.label}' took no legal turn {regrets.forfeits:,} times of {turns.cells.size:,}: "
                 "that counts as a loss"
             )
 
@@ -207,7 +207,7 @@ class TurnCollector:
         player: BatchPlayer = self._local.player
         batch = self._positions.select_range(chunk.rows.start, chunk.rows.stop)
         first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(chunk.rows.start)
-        rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(chunk.draw))
+        rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(chunk.turn_number))
         player.start(range(len(batch.hand)))
         return self.guarded.take_turns(player, batch, rng, np.arange(len(batch.hand), dtype=np.uint32))
 
@@ -233,7 +233,7 @@ def judge_agent(
         return None
     found = compute_regrets(positions.values, turns)
     return AgentVerdict(
-        agent, compute_judgement(positions, found), speed, games, [*asker.describe_forfeits(found, turns), *notes]
+        agent, summarise_regrets(positions, found), speed, games, [*asker.describe_forfeits(found, turns), *notes]
     )
 
 
@@ -249,10 +249,10 @@ def play_against(
     return tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour()
 
 
-def estimate_draw_rate(games: Tally) -> Estimate:
+def estimate_draw_rate(tally: Tally) -> Estimate:
     """The share of drawn games with Wilson's interval, over the effective number of games (by pairs)."""
     as_wins = [[0] * 3 for _ in range(3)]
-    for i, row in enumerate(games.pairs):
+    for i, row in enumerate(tally.pairs):
         for j, count in enumerate(row):
             as_wins[WIN if i == DRAW else LOSS][WIN if j == DRAW else LOSS] += count
     return win_rate(Tally(pairs=tuple(map(tuple, as_wins))), by_pairs=True)  # type: ignore[arg-type]  # three rows of three
@@ -263,7 +263,7 @@ class JudgeRequest(NamedTuple):
 
     names: Sequence[str]
     root: PurePath  # of the archive
-    everything: bool = False  # all agents and policies
+    include_all: bool = False  # all agents and policies
     rules: str | None = None  # None: classic, or those of the file
     file: Path | None = None  # of the positions; None: the set that ships
 
@@ -271,12 +271,12 @@ class JudgeRequest(NamedTuple):
 def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
     """Judge agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there."""
     positions = _load_positions(request)
-    agents, notes = select_agents(request.names, request.root, positions.rules, request.everything)
+    agents, notes = select_agents(request.names, request.root, positions.rules, request.include_all)
     for note in notes:
         console.print_note(note)
     verdicts = []
     with silence_forfeit_log(), show_progress_bar("judging", "turns") as bar:
-        bar.start(len(agents) * options.draws * len(positions.logged))
+        bar.start(len(agents) * options.turns_per_position * len(positions.logged))
         for agent in agents:
             bar.set_description(agent.label)
             verdict = judge_agent(agent, positions, options, stop, bar.advance)
@@ -293,7 +293,7 @@ def _load_positions(request: JudgeRequest) -> PositionSet:
     """The set of positions to judge by."""
     wanted = request.rules or "classic"
     if request.file is None:
-        return read_position_set(find_shipped_set(load_rules(wanted).name))
+        return read_position_set(find_shipped_set_path(load_rules(wanted).name))
     positions = read_position_set(request.file)
     if request.rules is not None and positions.rules != load_rules(wanted):
         raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {wanted!r}")
@@ -329,7 +329,7 @@ def build_position_frame(archive: Archive, options: PositionSetOptions) -> pl.Da
     with show_progress_bar("solving", "positions") as bar:
         bar.start(2 * options.positions_per_source * len(options.piece_counts))
         for pieces in options.piece_counts:
-            for source, found in sample_new_positions(rules, games, pieces, options.positions_per_source, options.seed):
+            for source, found in sample_new_positions_by_source(rules, games, pieces, options.positions_per_source, options.seed):
                 frames.append(build_turn_rows(source, found, solver.search_positions(found, bar.advance)))
     return pl.concat(frames)
 

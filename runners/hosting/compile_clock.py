@@ -75,19 +75,19 @@ def record_compile_time(descriptor: int) -> None:
 
 
 @functools.cache
-def process_clock() -> CompileClock:
+def get_process_clock() -> CompileClock:
     """The clock of this process."""
     clock = CompileClock()
     record_compile_time(clock.descriptor)
     return clock
 
 
-def load_view_kernels(rules: Rules, batches: bool) -> None:
+def load_view_kernels(rules: Rules, for_batches: bool) -> None:
     """Have the machine code of what agents ask positions, or batches, before a turn is timed.
 
     Reading it from the cache takes time, too, and so does importing what numba compiles with: the clock sees neither.
     """
-    view = BatchView(Batch.from_positions([EMPTY]), rules) if batches else PositionView(EMPTY, rules)
+    view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else PositionView(EMPTY, rules)
     view.winning_cells(0)
     view.safe_gifts()
 

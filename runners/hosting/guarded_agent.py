@@ -104,7 +104,7 @@ class GuardedAgent:
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
         self._lock = threading.Lock()  # of what follows
         self._faults: dict[str, Fault] = {}  # by verb, exceptions by class and line of code
-        self.first_illegal = ""  # lines on its first illegal turn
+        self.first_illegal_report = ""  # lines on its first illegal turn
         self._games = self._forfeits = 0
         self._told: dict[str, int] = {}  # counts that another process has
         self._remarks: list[str] = []  # of its players in other processes, or reported to another process
@@ -140,12 +140,12 @@ class GuardedAgent:
         batch: Batch,
         rng: Streams,
         slots: NDArray[np.uint32],
-        report: ErrorCallback | None = None,
+        on_error: ErrorCallback | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
         """The turns of ``player``, which plays for this agent; its evaluations into ``evaluations`` [B].
 
-        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``report``, by default to the log. If it
+        If it raises, the cell is ``ERROR_CELL`` and the exception goes to ``on_error``, by default to the log. If it
         takes too long, the cell is ``LATE_CELL``. An exception does not show which game of the batch caused it, so each
         game is then asked for alone. Raises ``StuckError``.
         """
@@ -156,7 +156,7 @@ class GuardedAgent:
             except StuckError:
                 raise
             except SomeTurnsFailedError as some:
-                return self._fill_in_failures(some, batch, report)
+                return self._fill_in_failures(some, batch, on_error)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
                 if is_ctrl_c(error):
                     raise
@@ -167,7 +167,7 @@ class GuardedAgent:
             one = slice(i, i + 1)
             evaluation = None if evaluations is None else evaluations.select(one)
             part = batch.select_range(i, i + 1), Streams(rng.seeds[one]), slots[one], evaluation
-            turns.cells[i], turns.gifts[i] = self._take_single_turn(player, *part, report)
+            turns.cells[i], turns.gifts[i] = self._take_single_turn(player, *part, on_error)
         return turns
 
     def _take_single_turn(
@@ -177,7 +177,7 @@ class GuardedAgent:
         rng: Streams,
         slots: NDArray[np.uint32],
         evaluations: Evaluations | None,
-        report: ErrorCallback | None,
+        on_error: ErrorCallback | None,
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
@@ -185,38 +185,38 @@ class GuardedAgent:
         except StuckError:
             raise
         except SomeTurnsFailedError as some:
-            turns = self._fill_in_failures(some, batch, report)
+            turns = self._fill_in_failures(some, batch, on_error)
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            return self._encode_failure(error, batch.position(0), report), NONE
+            return self._record_and_encode_failure(error, batch.position(0), on_error), NONE
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _fill_in_failures(self, some: SomeTurnsFailedError, batch: Batch, report: ErrorCallback | None) -> Turns:
+    def _fill_in_failures(self, turns_error: SomeTurnsFailedError, batch: Batch, on_error: ErrorCallback | None) -> Turns:
         """The turns of a batch, those that were not taken as ``ERROR_CELL`` or ``LATE_CELL``."""
-        for i, error in some.failures.items():
-            some.turns.cells[i], some.turns.gifts[i] = self._encode_failure(error, batch.position(i), report), NONE
-        return some.turns
+        for i, error in turns_error.failures.items():
+            turns_error.turns.cells[i], turns_error.turns.gifts[i] = self._record_and_encode_failure(error, batch.position(i), on_error), NONE
+        return turns_error.turns
 
-    def _encode_failure(self, error: BaseException, position: Position, report: ErrorCallback | None) -> int:
+    def _record_and_encode_failure(self, error: BaseException, position: Position, on_error: ErrorCallback | None) -> int:
         """The code in place of the cell of a turn that was not taken; reports an exception, counts a late turn."""
         if isinstance(error, TurnTimeoutError):
-            self._count_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
+            self._record_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
             return LATE_CELL
-        if report is not None:
-            report(error)
+        if on_error is not None:
+            on_error(error)
         else:
             kind = error.details.kind if isinstance(error, RemoteError) else type(error).__name__
             verb = NO_TURN if kind == AnswerError.__name__ else RAISED
             fault = Fault(verb, format_agent_error(error), find_error_location(error), self._format_position(position))
-            self._count_fault(f"{kind} at {fault.line}", fault, error)
+            self._record_fault(f"{kind} at {fault.line}", fault, error)
         return ERROR_CELL
 
     def _format_position(self, position: Position) -> str:
         name = self.rules.name  # perhaps with the keys that differ: then it would not parse
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
-    def _count_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
+    def _record_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
         """Count a fault; the first of its kind is logged, an exception with its traceback."""
         with self._lock:
             known = self._add_fault(kind, fault)
@@ -241,23 +241,23 @@ class GuardedAgent:
     @property
     def illegal_turn_unreported(self) -> bool:
         """Whether no illegal turn of it has been described yet."""
-        return not self.first_illegal
+        return not self.first_illegal_report
 
-    def log_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
+    def log_first_illegal_turn(self, player: BatchPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
         """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal_turn`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         answered, text = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
-            if self.first_illegal:
+            if self.first_illegal_report:
                 return
-            self.first_illegal = text
+            self.first_illegal_report = text
             self._add_fault(ILLEGAL, Fault(ILLEGAL, answered, "", self._format_position(position), 0))
         logger.warning(
             "agent '%s' answered with an illegal turn and forfeits its game; any more are only counted\n%s",
             *(self.label, text),
         )
 
-    def count_illegal_turn(self) -> None:
+    def add_illegal_turn(self) -> None:
         """One more game was forfeited by the illegal turn that was described, or another one."""
         with self._lock:
             self._add_fault(ILLEGAL, Fault(ILLEGAL, "", "", ""))
@@ -281,7 +281,7 @@ class GuardedAgent:
         remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
         return remarks()
 
-    def count_games(self, games: int, forfeits: int) -> None:
+    def add_game_counts(self, games: int, forfeits: int) -> None:
         """It has ended so many games more, and forfeited so many of them."""
         with self._lock:
             self._games += games
@@ -296,7 +296,7 @@ class GuardedAgent:
                 "what was played is kept, and --keep-going plays on"
             )
 
-    def take_misbehaviour(self) -> Misbehaviour:
+    def take_new_misbehaviour(self) -> Misbehaviour:
         """Its games and faults since the last call, as JSON values for another process."""
         with self._lock:
             remarks = [line for line in self._list_player_remarks() if line not in self._remarks]
@@ -309,13 +309,13 @@ class GuardedAgent:
         taken = {"faults": faults, "remarks": remarks, "games": new["games"], "forfeits": new["forfeits"]}
         return {name: value for name, value in taken.items() if value}
 
-    def add_misbehaviour(self, taken: Misbehaviour) -> None:
+    def add_misbehaviour(self, misbehaviour: Misbehaviour) -> None:
         """Add what it did wrong in another process."""
-        self.count_games(taken.get("games", 0), taken.get("forfeits", 0))
+        self.add_game_counts(misbehaviour.get("games", 0), misbehaviour.get("forfeits", 0))
         with self._lock:
-            for kind, fault in taken.get("faults", {}).items():
+            for kind, fault in misbehaviour.get("faults", {}).items():
                 self._add_fault(kind, Fault(**fault))
-            self._remarks.extend(line for line in taken.get("remarks", ()) if line not in self._remarks)
+            self._remarks.extend(line for line in misbehaviour.get("remarks", ()) if line not in self._remarks)
 
 
 def _take_turns_and_time(
@@ -328,7 +328,7 @@ def _take_turns_and_time(
     try:
         return player.play(batch, rng, slots, evaluations)
     finally:
-        evaluations.share_time(time.perf_counter() - started)
+        evaluations.share_time_among_untimed(time.perf_counter() - started)
 
 
 def format_agent_error(error: BaseException) -> str:

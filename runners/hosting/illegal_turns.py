@@ -9,16 +9,16 @@ from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
 
-def describe_illegal_turn(position: Position, turn: tuple[int, int], rules: Rules, as_text: bool) -> tuple[str, str]:
+def describe_illegal_turn(position: Position, turn: tuple[int, int], rules: Rules, names_only: bool) -> tuple[str, str]:
     """The answer and the reason why it is illegal; lines with the position, its board, and the legal turns besides.
 
-    ``as_text``: cells and pieces have their names alone, ``b1`` and ``A``, not the numbers of agents in Python.
+    ``names_only``: cells and pieces have their names alone, ``b1`` and ``A``, not the numbers of agents in Python.
     """
     text, name = format_position(position), "" if rules.name == "classic" else f", rules {rules.name}"
     free = [each for each in range(CELLS) if not position.occupied >> each & 1]
     left = [each for each in range(PIECES) if position.available >> each & 1]
     gives_only = position.hand == NONE and not rules.mover_chooses
-    if as_text:
+    if names_only:
         answered = f"{format_turn(turn)}: {describe_turn_faults(position, turn, rules) or 'no turn'}"
     else:
         wrong = _describe_wrong_numbers(turn, None if gives_only else free, left)
@@ -27,8 +27,8 @@ def describe_illegal_turn(position: Position, turn: tuple[int, int], rules: Rule
         f"position: {text}{name}",
         *(f"    {row}" for row in text.split()[0].split("/")),
         f"answered: {answered}",
-        *([] if gives_only else [f"legal cells: {_format_numbers(free, format_cell, as_text)}"]),
-        f"legal pieces: {_format_numbers(left, format_piece, as_text)}",
+        *([] if gives_only else [f"legal cells: {_format_numbers(free, format_cell, names_only)}"]),
+        f"legal pieces: {_format_numbers(left, format_piece, names_only)}",
     ]
     return answered, "\n".join(f"  {line}" for line in lines)
 
@@ -72,5 +72,5 @@ def _describe_wrong_numbers(turn: tuple[int, int], free: list[int] | None, left:
     return " and ".join(wrong)
 
 
-def _format_numbers(numbers: list[int], name: Callable[[int], str], as_text: bool) -> str:
-    return ", ".join(name(number) if as_text else f"{number} ({name(number)})" for number in numbers)
+def _format_numbers(numbers: list[int], format_name: Callable[[int], str], names_only: bool) -> str:
+    return ", ".join(format_name(number) if names_only else f"{number} ({format_name(number)})" for number in numbers)

@@ -50,10 +50,10 @@ class _StopRequest:
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
-    def record_signal(self, number: int) -> None:
+    def record_signal(self, signal_number: int) -> None:
         """Note a signal. After SIGHUP the terminal may be gone: what is printed then is dropped, and raises nothing."""
-        self.signal = self.signal or number
-        if number == signal.SIGHUP:
+        self.signal = self.signal or signal_number
+        if signal_number == signal.SIGHUP:
             for descriptor in [lost for lost in self.terminals if not os.isatty(lost)]:
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 os.dup2(nowhere, descriptor)
@@ -97,7 +97,7 @@ os.register_at_fork(after_in_child=_restore_defaults)
 
 
 @contextmanager
-def handle_signals(handler: SignalHandler, *numbers: int) -> Iterator[None]:
+def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[None]:
     """Inside the context a function handles signals that ask to end; of a thread other than the main one, none.
 
     SIGTERM or SIGHUP that was ignored when the process began stays ignored, as ``nohup`` wants it.
@@ -105,14 +105,14 @@ def handle_signals(handler: SignalHandler, *numbers: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    own, before = _ProcessHandler(handler), {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
+    own, before = _ProcessHandler(handler), {number: signal.getsignal(number) for number in signal_numbers}
+    for number in signal_numbers:
         if before[number] is not None and (before[number] != signal.SIG_IGN or number == signal.SIGINT):
             signal.signal(number, own)
     try:
         yield
     finally:
-        for number in numbers:
+        for number in signal_numbers:
             if signal.getsignal(number) is own:  # else the end has begun, which nothing stops any more
                 signal.signal(number, before[number])
 
@@ -204,7 +204,7 @@ class _InterruptRaiser:
         if self._last is not None and now - self._last < self.SECONDS:
             return
         self._first = self._first or now
-        if self._can_wait(number) and now - self._first < AGAIN_SECONDS and _is_importing(frame):
+        if self._can_postpone(number) and now - self._first < AGAIN_SECONDS and _is_importing(frame):
             self._import = self._start_timer(IMPORT_SECONDS, signal.pthread_kill, threading.main_thread().ident, number)
             return
         self._last = now
@@ -214,9 +214,9 @@ class _InterruptRaiser:
             self._start_timer(STOP_SECONDS, exit_with_message, GIVEN_UP_MESSAGE)
         raise KeyboardInterrupt
 
-    def _can_wait(self, number: int) -> bool:
+    def _can_postpone(self, signal_number: int) -> bool:
         """Whether this is not a person's second Ctrl-C: what a module does when it is imported may never end."""
-        return number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
+        return signal_number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
 
     def _start_timer(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:
         timer = threading.Timer(seconds, call, arguments)
@@ -268,7 +268,7 @@ def _ignore_interrupts() -> None:
         atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
-def exit_with_message(why: str, code: int | None = None) -> None:
+def exit_with_message(message: str, code: int | None = None) -> None:
     """End the process, without waiting for any of its threads. The last line says why.
 
     ``code``: None is that of an interrupted command.
@@ -276,7 +276,7 @@ def exit_with_message(why: str, code: int | None = None) -> None:
     with suppress(OSError, ValueError):  # nobody reads it any more
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)
-        sys.stderr.write(f"{why}\n")
+        sys.stderr.write(f"{message}\n")
     flush_and_exit(exit_code() if code is None else code)
 
 

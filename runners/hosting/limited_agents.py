@@ -25,7 +25,7 @@ from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.hosting.compile_clock import CompileClock, build_deadline, load_view_kernels, process_clock
+from runners.hosting.compile_clock import CompileClock, build_deadline, load_view_kernels, get_process_clock
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
@@ -193,8 +193,8 @@ MAX_STUCK_TURNS = 4  # turns that run on after their time; each takes a share of
 class TimedAgent:
     """An agent that ``make`` makes, whose turns may take ``seconds`` each."""
 
-    def __init__(self, make: Callable[[], Agent], seconds: float) -> None:
-        self._make, self._seconds = make, seconds
+    def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:
+        self._make, self._seconds = build_agent, seconds
 
     @cached_property
     def data_files(self) -> Sequence[Any]:
@@ -224,12 +224,12 @@ class TimedPlayer(PythonPlayer):
     ``make``, takes the next turn. A whole batch may take ``seconds`` for each of its positions.
     """
 
-    def __init__(self, make: Callable[[], PythonAgent], seconds: float, label: str) -> None:
-        first = make()
+    def __init__(self, build_agent: Callable[[], PythonAgent], seconds: float, label: str) -> None:
+        first = build_agent()
         super().__init__(first)
         self.one_position_at_a_time = not first.takes_batches
         self.copy_obstacle = "its turns are limited by the clock, so they cannot be repeated"
-        self._make = make
+        self._make = build_agent
         self._seconds = seconds
         self._label = label
         self._agent_thread: _AgentThread | None = _AgentThread(first)
@@ -251,9 +251,9 @@ class TimedPlayer(PythonPlayer):
             evaluations.put(slice(None), reported)
         return answer
 
-    def _abandon_thread(self, voice: _AgentThread) -> None:
+    def _abandon_thread(self, agent_thread: _AgentThread) -> None:
         self._agent_thread = None
-        self._stuck = [each for each in (*self._stuck, voice) if each.is_busy]
+        self._stuck = [each for each in (*self._stuck, agent_thread) if each.is_busy]
         if len(self._stuck) >= MAX_STUCK_TURNS:
             raise StuckError(
                 f"agent '{self._label}' has {len(self._stuck)} turns that took longer than "
@@ -284,7 +284,7 @@ class _AgentThread:
     ) -> TurnResponse | None:
         """The answer, with its ``evaluations``; None: it is late, and this thread must not be asked again."""
         self._questions.put((batch.copy(), Streams(rng.seeds.copy()), evaluations))  # its own: it may answer much later
-        deadline = build_deadline(seconds, process_clock())
+        deadline = build_deadline(seconds, get_process_clock())
         while (left := deadline() - time.monotonic()) > 0:
             with suppress(Empty):
                 return self._answers.get(timeout=left)
@@ -298,10 +298,10 @@ TurnResponses = SimpleQueue[TurnResponse]
 TurnRequests = SimpleQueue[tuple[Batch, Streams, Evaluations] | None]  # None: there are no more
 
 
-def _serve_requests(agent: PythonAgent, questions: TurnRequests, found: TurnResponses) -> None:
-    while (question := questions.get()) is not None:
+def _serve_requests(agent: PythonAgent, requests: TurnRequests, responses: TurnResponses) -> None:
+    while (question := requests.get()) is not None:
         try:
             answer: TurnResponse = agent.choose_turns(*question)
         except BaseException as error:  # noqa: BLE001  (raised again where the question came from)
             answer = error
-        found.put(answer)
+        responses.put(answer)

@@ -27,7 +27,7 @@ class GameNumbers(NamedTuple):
     run: int  # uint64: the run's word, see quarto.rng
     pairing: int  # this and the others: int64
     first_pair: int
-    game: int  # 0 or 1 within each pair
+    game_in_pair: int  # 0 or 1 within each pair
     games_a_pair: int  # 2, or 1 if the seats are not swapped: columns of Games between one pair and the next
 
 
@@ -38,7 +38,7 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 
 
 @inline_function
-def attempt_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
+def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
     """Draw one opening into ``opening[:, :, pair]``; false as soon as it finishes a line."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
@@ -65,7 +65,7 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
     for pair in range(openings.shape[2]):
         source = stream(seed, first_pair + pair, OPENING_STREAM)
         attempt = 0
-        while not attempt_opening(openings, pair, source, attempt, rules):
+        while not try_draw_opening(openings, pair, source, attempt, rules):
             attempt += 1
 
 
@@ -79,7 +79,7 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
     """Set up one game of each pair after its opening; returns their number."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
-        slot = numbers.games_a_pair * i + numbers.game
+        slot = numbers.games_a_pair * i + numbers.game_in_pair
         lanes, occupied, available, last_cell = uint64(0), int64(0), int64(ALL_PIECES), int64(NONE)
         for ply in range(plies):
             piece, cell = int64(openings[0, ply, i]), int64(openings[1, ply, i])
@@ -91,12 +91,12 @@ def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Ga
         batch.lanes[i], batch.occupied[i], batch.available[i] = lanes, occupied, available
         batch.hand[i], batch.last_cell[i] = NONE, last_cell
         state.slot[i] = slot
-        state.streams[i] = stream(numbers.run, (numbers.pairing << 31) | (numbers.first_pair + i), numbers.game)
+        state.streams[i] = stream(numbers.run, (numbers.pairing << 31) | (numbers.first_pair + i), numbers.game_in_pair)
     return int64(pairs)
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
-def apply_first_gifts(state: Lockstep, games: Games, opening: int, size: int) -> int:
+def apply_first_gifts(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
     """Hand over the gifts just decided, before the first free ply; returns how many games go on.
 
     An illegal gift is attributed to the ply before, which its giver placed (or would have placed).
@@ -107,8 +107,8 @@ def apply_first_gifts(state: Lockstep, games: Games, opening: int, size: int) ->
         cell, gift = state.turns.cells[i], int64(state.turns.gifts[i])
         piece = gift & 15
         legal = (gift == piece) & (((available >> piece) & 1) == 1) & (cell != ERROR_CELL) & (cell != LATE_CELL)
-        games.cells[opening, slot] = cell
-        games.ending[slot] = (opening - 1) * 4 + LEGAL
+        games.cells[opening_plies, slot] = cell
+        games.ending[slot] = (opening_plies - 1) * 4 + LEGAL
         batch.lanes[kept], batch.occupied[kept] = batch.lanes[i], batch.occupied[i]
         batch.available[kept] = available & ~(int64(1) << piece)
         batch.hand[kept], batch.last_cell[kept] = piece, batch.last_cell[i]
@@ -151,9 +151,9 @@ def apply_turns(state: Lockstep, games: Games, rules: Any, ply: int, size: int) 
 
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
-def write_outcomes(games: Games, game: int, games_a_pair: int) -> None:
-    """After all games are over, write the length, ending and winner of each ``game`` (0 or 1) of the pairs."""
-    for slot in range(game, games.plies.shape[0], games_a_pair):
+def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
+    """After all games are over, write the length, ending and winner of each ``game_in_pair`` (0 or 1) of the pairs."""
+    for slot in range(game_in_pair, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
         plies, placer = ply + int64(legal), (ply + 1) & 1
@@ -178,12 +178,12 @@ def play_to_end(
     turn_1: TurnKernel,
     agent_1: Any,
     rules: Any,
-    span: Any,
+    opening_plies_and_size: Any,
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play games that ``begin`` set up to their ends; ``span`` is (imposed plies, number of games)."""
-    opening, size = span
+    """Play games that ``begin`` set up to their ends; ``opening_plies_and_size`` is (imposed plies, number of games)."""
+    opening, size = opening_plies_and_size
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)
         if (turn & 1) == 0:

@@ -41,20 +41,20 @@ class Subprocess:
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a fact about the process)
         self,
-        served: str,
+        factory_path: str,
         setup: Any,
         content: bytes = b"",
         megabytes: int | None = None,
         program: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
-        shared: Sequence[int] = (),
+        shared_descriptors: Sequence[int] = (),
         is_quiet: bool = False,
         clock: CompileClock | None = None,
     ) -> None:
         """Start a process and send its first request: ``setup`` and ``content``.
 
-        ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
-        the command of ``subprocess_program``; ``variables``: environment; ``shared``: open files that it has too, under
+        ``factory_path``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
+        the command of ``subprocess_program``; ``variables``: environment; ``shared_descriptors``: open files that it has too, under
         the same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
         in which it records the time of compiling, under the same number, and which is closed with it. Raises
         ``SubprocessDiedError``.
@@ -63,13 +63,13 @@ class Subprocess:
         self._from, answers = os.pipe()
         lifeline, self._lifeline = os.pipe()
         pipes, self._clock = (requests, answers, lifeline), clock
-        shared = [*shared, *([clock.descriptor] if clock else [])]
+        shared_descriptors = [*shared_descriptors, *([clock.descriptor] if clock else [])]
         self._process = subprocess.Popen(  # noqa: S603  (this program)
-            [*(program or PROGRAM), served, str(megabytes or ""), *map(str, pipes)],
+            [*(program or PROGRAM), factory_path, str(megabytes or ""), *map(str, pipes)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL if is_quiet else STDERR,
             stderr=subprocess.DEVNULL if is_quiet else None,
-            pass_fds=(*pipes, *shared),
+            pass_fds=(*pipes, *shared_descriptors),
             process_group=0,  # Ctrl-C is for the run
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(variables or {})},
         )
@@ -77,10 +77,10 @@ class Subprocess:
             os.close(descriptor)
         self.send(setup, content)
 
-    def request(self, value: Any, content: bytes, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+    def request(self, value: Any, content: bytes, response_type: type[T], seconds: float | None = None) -> tuple[T, bytes]:
         """The answer to a request, as ``receive`` gives it."""
         self.send(value, content)
-        return self.receive(kind, seconds)
+        return self.receive(response_type, seconds)
 
     def send(self, value: Any, content: bytes = b"") -> None:
         """Send a request. Raises ``SubprocessDiedError``."""
@@ -90,8 +90,8 @@ class Subprocess:
             except OSError:
                 self._raise_died()
 
-    def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
-        """Its next answer: a value of ``kind``, and bytes.
+    def receive(self, response_type: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+        """Its next answer: a value of ``response_type``, and bytes.
 
         Raises ``RemoteError`` for what its function raised, ``SubprocessDiedError``, and ``TurnTimeoutError`` after
         ``seconds`` in which it did not compile.
@@ -104,7 +104,7 @@ class Subprocess:
             value, content = self._read_bytes(text, deadline), self._read_bytes(further, deadline)
             try:
                 if message == ANSWER:
-                    return msgspec.json.decode(value, type=prepare_type(kind)), content
+                    return msgspec.json.decode(value, type=prepare_type(response_type)), content
                 failed = msgspec.json.decode(value, type=prepare_type(ErrorDetails))
             except msgspec.MsgspecError:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE) from None
@@ -161,7 +161,7 @@ class Subprocess:
         raise SubprocessDiedError(describe_exit(code))
 
 
-def stop_all(children: Iterable[Subprocess]) -> None:
+def stop_all(subprocesses: Iterable[Subprocess]) -> None:
     """End several."""
-    for child in children:
+    for child in subprocesses:
         child.stop()

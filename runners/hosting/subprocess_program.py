@@ -88,7 +88,7 @@ def describe_exit(code: int) -> str:
     return f"its process was ended by signal {-code} ({name})"
 
 
-def _limit_memory(megabytes: int) -> None:
+def _limit_additional_memory(megabytes: int) -> None:
     """Let this process take at most so much more address space than it has now."""
     import resource
 
@@ -110,7 +110,7 @@ def main() -> None:
             value, content = json.loads(_read_bytes(requests, text)), _read_bytes(requests, further)
             try:
                 if serve is None:
-                    answer, serve = _import_handler_factory(served, megabytes)(value, content)
+                    answer, serve = _import_factory_and_limit_memory(served, megabytes)(value, content)
                 else:
                     answer = serve(value, content)
             except BaseException as error:  # noqa: BLE001  (strangers' code may raise anything; the parent reports it)
@@ -120,11 +120,11 @@ def main() -> None:
                     write_message(answers, ANSWER, *answer)
 
 
-def _import_handler_factory(served: str, megabytes: str) -> HandlerFactory:
-    module, _, function = served.partition(":")
+def _import_factory_and_limit_memory(factory_path: str, megabytes: str) -> HandlerFactory:
+    module, _, function = factory_path.partition(":")
     begin: HandlerFactory = getattr(importlib.import_module(module), function)
     if megabytes and sys.platform == "linux":
-        _limit_memory(int(megabytes))
+        _limit_additional_memory(int(megabytes))
     return begin
 
 

@@ -48,7 +48,7 @@ class Dialogue:
         self._is_game_shown = False
         self._has_person_left = False
 
-    def run(self) -> bool:
+    def play_to_end(self) -> bool:
         """Play until the game is over (true) or the person leaves (false).
 
         Raises ``EOFError`` at the end of the input, ``KeyboardInterrupt`` at Ctrl-C.
@@ -57,7 +57,7 @@ class Dialogue:
             if self._session.is_agent_to_act:
                 self._play_agent_turn()
             else:
-                self._read_decision()
+                self._read_and_apply_input()
         if self._session.is_over:
             self._news.append(describe_ending(self._session.game, self._players, self._session.reason))
             self._show_game()
@@ -92,7 +92,7 @@ class Dialogue:
         if failures:
             raise failures[0]
 
-    def _read_decision(self) -> None:
+    def _read_and_apply_input(self) -> None:
         if not self._is_game_shown:
             self._show_game()
         line = self._screen.prompt(format_prompt(self._session.game))
@@ -211,7 +211,7 @@ def _apply_gift(words: list[str], game: Game) -> Game:
         )
     (word,) = words
     if _looks_like_cell(word):
-        done = f" ({format_piece(game.plies[-1][0])} is placed: undo takes it back)" if game.halfway else ""
+        done = f" ({format_piece(game.plies[-1][0])} is placed: undo takes it back)" if game.is_gift_due else ""
         raise RequestError(f"{quote_input(word)} is a cell{done}: {describe_expected_input(game)}")
     return game.give(_parse_piece_word(word, game))
 

@@ -61,7 +61,7 @@ class EngineServer:
                 return ()
             case "go":
                 check_seconds(rest.strip())
-                return self._choose_turns()
+                return self._answer_waiting_positions()
             case "quit":
                 raise EOFError
         raise RequestError(f"{word!r} is not a word of the protocol: quarto, rules, position, go, quit")
@@ -74,22 +74,22 @@ class EngineServer:
             raise RequestError(f"rules {name!r} have the chooser {rules.chooser!r} here, not {chooser!r}")
         if lines and lines != {frozenset(line) for line in rules.lines}:
             raise RequestError(f"rules {name!r} have other lines here: leave the lines out to play by these")
-        self._build_guarded_agent(rules)
+        self._ensure_guarded_agent(rules)
         self.rules = rules
 
-    def _build_guarded_agent(self, rules: Rules) -> GuardedAgent:
+    def _ensure_guarded_agent(self, rules: Rules) -> GuardedAgent:
         if self._guarded_agent is None:
             agent, self._unused_agent = self._unused_agent or self.agent.build(), None
             self._guarded_agent = GuardedAgent(agent, self.agent.label, rules)
         return self._guarded_agent
 
-    def _check_rules(self) -> Rules:
+    def _require_rules(self) -> Rules:
         if self.rules is None:
             raise RequestError("the rules that were named last were refused: name others first, rules classic")
         return self.rules
 
     def _check_position(self, position: Position, seed: int) -> tuple[Position, int]:
-        rules = self._check_rules()
+        rules = self._require_rules()
         if rules.mover_chooses and position.hand != NONE:
             raise RequestError(f"under rules {rules.name!r} no piece is in hand: write - for it")
         if not (position.available or position.hand != NONE):
@@ -99,13 +99,13 @@ class EngineServer:
             raise RequestError(f"the line {cells} is finished: the game is over, nobody has a turn")
         return position, seed
 
-    def _choose_turns(self) -> Iterable[str]:
+    def _answer_waiting_positions(self) -> Iterable[str]:
         """A turn for each position that waits; the seeds decide what is left to chance."""
         waiting, self._waiting_positions = self._waiting_positions, []
         if not waiting:
             return
-        rules = self._check_rules()
-        guarded = self._build_guarded_agent(rules)
+        rules = self._require_rules()
+        guarded = self._ensure_guarded_agent(rules)
         positions, seeds = zip(*waiting, strict=True)
         player, slots, raised = guarded.fork_player(), np.arange(len(positions), dtype=np.uint32), list[BaseException]()
         player.start(range(len(positions)))
@@ -119,19 +119,19 @@ class EngineServer:
                 yield TURN_TEXTS.get((cell if places else NONE, gift), f"error no turn: ({cell}, {gift})")
 
 
-def serve_engine(label: str, policies: PurePath) -> None:
+def serve_engine(label: str, archive_root: PurePath) -> None:
     """Speak the protocol over standard input and output until one of them ends.
 
     Raises ``RequestError`` for an agent that does not exist or cannot be made.
     """
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    converse(EngineServer(agent_from_label(label, policies, trusted=True)), sys.stdin, sys.stdout)
+    converse(EngineServer(agent_from_label(label, archive_root, trusted=True)), sys.stdin, sys.stdout)
 
 
-def converse(server: EngineServer, questions: Iterable[str], out: TextIO) -> None:
+def converse(server: EngineServer, lines: Iterable[str], out: TextIO) -> None:
     """Answer lines until they end. What is wrong in one is answered with a line ``error``."""
-    for line in questions:
+    for line in lines:
         try:
             out.writelines(f"{answer}\n" for answer in server.respond(line))
         except ArenaError as error:

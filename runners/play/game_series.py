@@ -24,7 +24,7 @@ from runners.hosting.interruption import exit_code
 from runners.play.dialogue import Dialogue, quote_input
 from runners.play.hints import render_review
 from runners.play.screens import Screen, build_screen
-from runners.play.session import Logbook, Session, build_run_spec, format_aids, format_plies_query, prepare_game
+from runners.play.session import Logbook, Session, build_human_run_spec, format_aids, format_plies_query, prepare_game
 from runners.terminal.console import format_sql_command, print_note
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name
@@ -69,7 +69,7 @@ def _play_until_declined(options: PlayOptions) -> None:
         sys.stdin.reconfigure(errors="replace")  # text that cannot be decoded is a wrong answer, not a failure
     for game in count():
         seat = (options.seat + game) % 2
-        spec = build_run_spec(rules, name, agent, seat, options.seed)
+        spec = build_human_run_spec(rules, name, agent, seat, options.seed)
         if not series.play_game(spec, seat, game // 2) or not series.ask_for_rematch():
             return
 
@@ -83,15 +83,15 @@ class GameSeries:
         self._guarded = guarded
         self._screen = screen
 
-    def play_game(self, spec: RunSpec, seat: int, unlogged: int) -> bool:
+    def play_game(self, spec: RunSpec, seat: int, unlogged_number: int) -> bool:
         """Play one game, log it and review it. Returns whether it was played to its end.
 
-        ``unlogged`` is the number of the game if it is not logged.
+        ``unlogged_number`` is the number of the game if it is not logged.
         """
         options = self._options
         command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
         prepared = prepare_game(
-            spec, seat, (self._agent, self._guarded), options.archive, command, None if options.archive else unlogged
+            spec, seat, (self._agent, self._guarded), options.archive, command, None if options.archive else unlogged_number
         )
         logbook, session = prepared.logbook, prepared.start_session()
         self._screen.print_heading(_format_heading(spec, seat, None if logbook is None else prepared.number))
@@ -105,15 +105,15 @@ class GameSeries:
             self._print_review(session)
         return True
 
-    def _log_game(self, logbook: Logbook, session: Session, number: int, seconds: float) -> None:
-        run_id, number = logbook.log_game(session.game, number, seconds, session.aids)
+    def _log_game(self, logbook: Logbook, session: Session, game_number: int, seconds: float) -> None:
+        run_id, game_number = logbook.log_game(session.game, game_number, seconds, session.aids)
         if session.aids:
             self._screen.print_text(
                 f"You used {format_aids(session.aids)}, so the game is logged apart from your others."
             )
-        self._screen.print_text(f"Logged as game {number} of run {run_id} in {logbook.root}. To find it again:")
+        self._screen.print_text(f"Logged as game {game_number} of run {run_id} in {logbook.root}. To find it again:")
         self._screen.print_text(
-            f"  {format_sql_command(format_plies_query(run_id, number), logbook.root)}", unwrapped=True
+            f"  {format_sql_command(format_plies_query(run_id, game_number), logbook.root)}", unwrapped=True
         )
 
     def _print_review(self, session: Session) -> None:
@@ -151,11 +151,11 @@ def find_login_name() -> str:
         return DEFAULT_NAME
 
 
-def _format_heading(spec: RunSpec, seat: int, number: int | None) -> str:
+def _format_heading(spec: RunSpec, seat: int, game_number: int | None) -> str:
     human, agent = spec.agents
     in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
     role = in_seat_0 if seat == 0 else "places first"
-    kept = "not logged" if number is None else f"game {number}"
+    kept = "not logged" if game_number is None else f"game {game_number}"
     players = f"{human.label} ({role}) against {agent.label}"
     return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
 
@@ -163,7 +163,7 @@ def _format_heading(spec: RunSpec, seat: int, number: int | None) -> str:
 def _play_to_end(dialogue: Dialogue, screen: Screen) -> bool:
     """Whether the game was played to its end."""
     try:
-        over = dialogue.run()
+        over = dialogue.play_to_end()
     except EOFError:
         screen.print_text("")
         raise FailureError("the input ended before the game did, so it is not logged") from None

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from analytics.exact.game_review import TABLE_MEGABYTES, Choice, GameReview, JudgedDecision
-from analytics.exact.tablebase import find_largest_tablebase, load_base
+from analytics.exact.tablebase import find_largest_tablebase, load_tablebase_index
 from quarto.batch import Batch
 from quarto.game import Game, NextDecision, Participants, format_cells, format_pieces
 from quarto.notation import format_cell, format_piece
@@ -80,7 +80,7 @@ def solve_turns_within(game: Game, seconds: float) -> ExactTurns | None:
         return None
     base = find_largest_tablebase(game.rules)
     is_looked_up = base is not None and len(game.plies) < base.card.pieces
-    solver = Solver(game.rules, TABLE_MEGABYTES, load_base(game.rules) if is_looked_up else None)
+    solver = Solver(game.rules, TABLE_MEGABYTES, load_tablebase_index(game.rules) if is_looked_up else None)
     solver.turn_values(Batch.empty(0))  # has the kernel ready
     timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), solver.stop)
     timer.daemon = True
@@ -211,26 +211,26 @@ def _format_turns(turns: list[str]) -> str:
 MAX_CHOICES = 6  # better choices that a line names
 
 
-def render_review(review: GameReview, players: Participants, seconds: float) -> list[str]:
-    """The lines of a review that may have taken ``seconds``."""
+def render_review(review: GameReview, players: Participants, max_seconds: float) -> list[str]:
+    """The lines of a review that may have taken ``max_seconds``."""
     if not review.decisions:
         return (
-            [_describe_unjudged_decisions(review, seconds)]
-            if review.unjudged
+            [_describe_unjudged_decisions(review, max_seconds)]
+            if review.unjudged_count
             else ["No decision was taken, so none is judged."]
         )
-    lines = ["Each decision and its exact value, for the player who took it:", *_render_table(review, players)]
+    lines = ["Each decision and its exact value, for the player who took it:", *_render_decision_table(review, players)]
     lines += [_describe_mistake(review, index, players) for index in review.mistakes] or ["Neither side erred."]
-    return [*lines, *([_describe_unjudged_decisions(review, seconds)] if review.unjudged else [])]
+    return [*lines, *([_describe_unjudged_decisions(review, max_seconds)] if review.unjudged_count else [])]
 
 
-def _describe_unjudged_decisions(review: GameReview, seconds: float) -> str:
-    which = f"{review.unjudged} earlier" if review.decisions else f"{review.unjudged}"
-    were = "decision was" if review.unjudged == 1 else "decisions were"
-    return f"{which} {were} not judged within {seconds:g} s: early positions take long under these rules."
+def _describe_unjudged_decisions(review: GameReview, max_seconds: float) -> str:
+    which = f"{review.unjudged_count} earlier" if review.decisions else f"{review.unjudged_count}"
+    were = "decision was" if review.unjudged_count == 1 else "decisions were"
+    return f"{which} {were} not judged within {max_seconds:g} s: early positions take long under these rules."
 
 
-def _render_table(review: GameReview, players: Participants) -> list[str]:
+def _render_decision_table(review: GameReview, players: Participants) -> list[str]:
     """A row for each ply: the gift and the placement, who took them, and their values."""
     rows = [("ply", "gift", "placement")]
     for ply, group in groupby(review.decisions, lambda decision: decision.ply):
@@ -251,7 +251,7 @@ def _describe_mistake(review: GameReview, index: int, players: Participants) -> 
     decision = review.decisions[index]
     what = f"{'giving' if decision.kind == 'gift' else 'placing'} {_format_choice((decision.piece, decision.cell))}"
     lost = f"turned a {VALUE_WORDS[decision.before]} into a {VALUE_WORDS[decision.after]}"
-    better = review.better.get(index, ())
+    better = review.better_choices.get(index, ())
     kept = f"; {_format_better_choices(better)} would have kept it" if better else ""
     return f"Mistake at ply {decision.ply} by {_format_player(decision.seat, players)}: {what} {lost}{kept}."
 

@@ -29,13 +29,13 @@ LEVELS = (
 )
 
 
-def find_level_agent(name: str) -> str:
+def find_level_agent(level_or_label: str) -> str:
     """The label of an opponent that is named by its level, ``4``; any other name as it is.
 
     Raises ``RequestError`` for a level that does not exist.
     """
-    if not name.isdecimal():
-        return name
-    if not 1 <= int(name) <= len(LEVELS):
-        raise RequestError(f"level {name} does not exist: levels are 1 (random) to {len(LEVELS)} (perfect play)")
-    return LEVELS[int(name) - 1].agent
+    if not level_or_label.isdecimal():
+        return level_or_label
+    if not 1 <= int(level_or_label) <= len(LEVELS):
+        raise RequestError(f"level {level_or_label} does not exist: levels are 1 (random) to {len(LEVELS)} (perfect play)")
+    return LEVELS[int(level_or_label) - 1].agent

@@ -39,10 +39,10 @@ def render_board(game: Game) -> list[str]:
     return [row.rstrip() for row in rows]
 
 
-def _render_cell(piece: int, won: bool, last: bool) -> str:
+def _render_cell(piece: int, in_finished_line: bool, is_last_cell: bool) -> str:
     if piece == NONE:
         return ".".center(CELL_WIDTH)
-    left, right = "==" if won else "><" if last else "  "
+    left, right = "==" if in_finished_line else "><" if is_last_cell else "  "
     return left + render_token(piece) + right
 
 

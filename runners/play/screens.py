@@ -91,10 +91,10 @@ class Screen:
             self.print_text(seen + ("…" if len(typed) > MAX_ECHO else ""))
         return typed
 
-    def show_waiting(self, work: str) -> AbstractContextManager[object]:
-        """A context during which ``work``, a sentence without its stop, goes on."""
+    def show_waiting(self, activity: str) -> AbstractContextManager[object]:
+        """A context during which ``activity``, a sentence without its stop, goes on."""
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
-            self.print_text(f"{work}.")
+            self.print_text(f"{activity}.")
         return nullcontext()
 
 
@@ -126,15 +126,15 @@ class PictureScreen(Screen):
         return input(f"{request}> ")
 
     @contextmanager
-    def show_waiting(self, work: str) -> Iterator[None]:
-        with self._console.status(Text(work), spinner="dots"):
+    def show_waiting(self, activity: str) -> Iterator[None]:
+        with self._console.status(Text(activity), spinner="dots"):
             yield
 
 
-def build_screen(plain_wanted: bool) -> Screen:
+def build_screen(plain: bool) -> Screen:
     """Pictures on a terminal whose encoding has the characters; else, and if asked for, plain lines."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if plain_wanted or not at_terminal or Console().is_dumb_terminal or not _can_encode_pictures(sys.stdout.encoding):
+    if plain or not at_terminal or Console().is_dumb_terminal or not _can_encode_pictures(sys.stdout.encoding):
         return Screen()
     return PictureScreen()
 
@@ -207,29 +207,29 @@ def render_board(game: Game) -> list[Text]:
     letters = "".join(f" {letter:^{CELL_WIDTH}}" for letter in COLUMN_LETTERS)
     rows = [_concat_text((indent + letters, FAINT_STYLE))]
     for row, digit in enumerate(ROW_DIGITS):
-        rows.append(Text(indent + _render_rule(*("├┼┤" if row else "┌┬┐")), FAINT_STYLE))
+        rows.append(Text(indent + _render_grid_line(*("├┼┤" if row else "┌┬┐")), FAINT_STYLE))
         cells = [_render_cell(game, SIDE * row + column, won, game.last_cell) for column in range(SIDE)]
         for height in range(PICTURE_HEIGHT):
             line = _concat_text((f" {digit if height == 1 else ' '} ", FAINT_STYLE))
             for cell in cells:
                 line.append("│", FAINT_STYLE).append_text(cell[height])
             rows.append(line.append("│", FAINT_STYLE))
-    return [*rows, Text(indent + _render_rule(*"└┴┘"), FAINT_STYLE)]
+    return [*rows, Text(indent + _render_grid_line(*"└┴┘"), FAINT_STYLE)]
 
 
-def _render_rule(left: str, middle: str, right: str) -> str:
+def _render_grid_line(left: str, middle: str, right: str) -> str:
     return left + middle.join(["─" * CELL_WIDTH] * SIDE) + right
 
 
-def _render_cell(game: Game, cell: int, won: Iterable[int], last: int) -> list[Text]:
+def _render_cell(game: Game, cell: int, line_cells: Iterable[int], last_cell: int) -> list[Text]:
     """A cell in three rows of seven characters."""
     piece = game.board[cell]
     if piece == NONE:
         return [Text(text.center(CELL_WIDTH), FAINT_STYLE) for text in ("", format_cell(cell), "")]
-    if cell in won:
+    if cell in line_cells:
         left, right, style = "▌▌▌", "▐▐▐", WIN_STYLE
     else:
-        left, right, style = (" ▸ ", " ◂ ", LAST_STYLE) if cell == last else ("   ", "   ", "")
+        left, right, style = (" ▸ ", " ◂ ", LAST_STYLE) if cell == last_cell else ("   ", "   ", "")
     sides = zip(left, render_piece(piece), right, strict=True)
     return [_concat_text((before, style), row, (after, style)) for before, row, after in sides]
 

@@ -31,7 +31,7 @@ from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_word
 from quarto.rules import Rules
-from runners.arena.code_fingerprints import build_code_record, describe_differences
+from runners.arena.code_fingerprints import build_code_record, describe_code_differences
 from runners.arena.experiment import record_run_end, save_run_start
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
@@ -61,12 +61,12 @@ class Opponent(Protocol):
 class AgentOpponent:
     """An agent in the game of a number in a run (its word), with the random stream that the engine would give it."""
 
-    def __init__(self, guarded: GuardedAgent, run: int, number: int) -> None:
+    def __init__(self, guarded: GuardedAgent, run_stream_key: int, game_number: int) -> None:
         self.label = guarded.label
         self._guarded = guarded
         self._player = guarded.fork_player()
         self._raised: list[BaseException] = []
-        self._stream = np.array([stream(uint64(run), number, 0)], np.uint64)
+        self._stream = np.array([stream(uint64(run_stream_key), game_number, 0)], np.uint64)
 
     def take_turn(self, game: Game) -> tuple[int, int]:
         if self._guarded.game_words:  # its memory may be of turns that the person took back: play them again
@@ -80,8 +80,8 @@ class AgentOpponent:
             raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _request_turn(self, number: int, position: Position) -> Turns:
-        rng = Streams(self._stream + turn_offset_word(number))
+    def _request_turn(self, turn_number: int, position: Position) -> Turns:
+        rng = Streams(self._stream + turn_offset_word(turn_number))
         return self._guarded.take_turns(
             self._player, Batch.from_positions([position]), rng, np.zeros(1, np.uint32), self._raised.append
         )
@@ -108,7 +108,7 @@ class Session:
 
     def advance_to(self, game: Game) -> None:
         """Go on to ``game``, which follows from the current game by a decision of the person."""
-        if not self.game.halfway:
+        if not self.game.is_gift_due:
             self._turns.append(self.game)
         self.game = game
 
@@ -155,16 +155,16 @@ LOCK_SECONDS = 10.0  # seconds in which another process or thread may log a game
 AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
 
 
-def build_run_spec(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
+def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
     """The run of a person's games against an agent; ``seat`` is the person's.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
-    label = f"{PERSON_PREFIX}{name}"
+    label = f"{PERSON_PREFIX}{person_name}"
     longest = _add_aids_to_label(label, AID_COMBINATIONS[-1])
-    if not name.strip() or not LABEL.fullmatch(longest):
+    if not person_name.strip() or not LABEL.fullmatch(longest):
         raise RequestError(
-            f"name {name!r} is not a printable text of at most {200 - len(longest) + len(name)} characters"
+            f"name {person_name!r} is not a printable text of at most {200 - len(longest) + len(person_name)} characters"
         )
     pairing = (0, 1) if seat == 0 else (1, 0)
     return RunSpec(rules, (AgentSpec(label, HUMAN, {}), agent), (pairing,), seed, opening_plies=0, seats="fixed")
@@ -174,11 +174,11 @@ def _add_aids_to_label(label: str, aids: Collection[str]) -> str:
     return f"{label}({','.join(sorted(aids))})" if aids else label
 
 
-def build_block(game: Game, number: int) -> Block:
+def build_block(game: Game, game_number: int) -> Block:
     """A finished game as a block for the archive. Raises ``ValueError`` for a game that goes on."""
     if game.ending is None:
         raise ValueError("the game is not over")
-    return Block(0, number, 0, build_game(game.plies, game.winner, game.ending), swapped=False)
+    return Block(0, game_number, 0, build_game(game.plies, game.winner, game.ending), swapped=False)
 
 
 class Logbook:
@@ -190,7 +190,7 @@ class Logbook:
         self._code = build_code_record(spec, [None, agent])  # the person comes first
         self._command = command
         known = archive.find_run(spec.run_id)
-        other = known is not None and describe_differences(known, self._code)
+        other = known is not None and describe_code_differences(known, self._code)
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
     def find_first_free_number(self) -> int:
@@ -206,10 +206,10 @@ class Logbook:
         human, agent = self.spec.agents
         return replace(self.spec, agents=(replace(human, label=_add_aids_to_label(human.label, aids)), agent))
 
-    def log_game(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
+    def log_game(self, game: Game, game_number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
         """Log a finished game, in which the person used some of ``AID_COMBINATIONS``; returns its run and number.
 
-        The number is ``number``, or the next free one if that was taken meanwhile. The game is indexed, too, because
+        The number is ``game_number``, or the next free one if that was taken meanwhile. The game is indexed, too, because
         questions about positions need the index of all games. Raises ``FailureError`` if the archive cannot be
         written, ``RequestError`` if another process writes to this run all the time.
         """
@@ -218,16 +218,16 @@ class Logbook:
         try:
             with self._archive.lock_run(self.spec.run_id, LOCK_SECONDS):  # runs with help share its numbers
                 runs = (self.build_aided_spec(used).run_id for used in AID_COMBINATIONS)
-                if any(self._archive.list_effective_ranges(run_id).find_range(number) is not None for run_id in runs):
-                    number = self.find_first_free_number()
-                save_run_start(self._archive, spec, self._code, number + 1, self._command)
-                span, block = (number, number + 1), build_block(game, number)
+                if any(self._archive.list_effective_ranges(run_id).find_range(game_number) is not None for run_id in runs):
+                    game_number = self.find_first_free_number()
+                save_run_start(self._archive, spec, self._code, game_number + 1, self._command)
+                span, block = (game_number, game_number + 1), build_block(game, game_number)
                 write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, span, [block])
         finally:
             with suppress(ArenaError):  # the error of writing is the one to report
                 record_run_end(self._archive, spec, seconds + time.perf_counter() - started)
         self._index_run(spec.run_id)
-        return spec.run_id, number
+        return spec.run_id, game_number
 
     def _index_run(self, run_id: str) -> None:
         """Index the games of a run. A failure is a warning, because the game is logged and can be indexed later."""
@@ -258,24 +258,24 @@ class PreparedGame:
 def prepare_game(
     spec: RunSpec,
     seat: int,
-    player: tuple[Agent, GuardedAgent],
-    archive: PurePath | None,
+    agent_and_guard: tuple[Agent, GuardedAgent],
+    archive_root: PurePath | None,
     command: str,
-    number: int | None = None,
+    game_number: int | None = None,
 ) -> PreparedGame:
-    """A game of ``spec``, in which the person has a seat; with an ``archive`` it is logged.
+    """A game of ``spec``, in which the person has a seat; with an ``archive_root`` it is logged.
 
-    The archive is made if there is none. ``number`` is that of a game that was begun before, or that of one that is not
+    The archive is made if there is none. ``game_number`` is that of a game that was begun before, or that of one that is not
     logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a number
     that no game has had yet.
     """
-    agent, guarded = player
+    agent, guarded = agent_and_guard
     word = run_id_to_stream_key(spec.run_id)
-    if archive is None:
-        return PreparedGame(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
-    logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
+    if archive_root is None:
+        return PreparedGame(spec, seat, AgentOpponent(guarded, word, game_number or 0), None, game_number or 0)
+    logbook = Logbook(Archive.open(archive_root, create=True), spec, agent, command)
     following = logbook.find_first_free_number()
-    chosen = following if number is None else number
+    chosen = following if game_number is None else game_number
     if chosen > following:
         raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
     return PreparedGame(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)
@@ -286,7 +286,7 @@ def format_aids(aids: Collection[str]) -> str:
     return " and ".join(sorted(aids))
 
 
-def format_plies_query(run_id: str, number: int) -> str:
+def format_plies_query(run_id: str, game_number: int) -> str:
     """The question in SQL for the plies of a logged game."""
-    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
+    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, game_number)}"
     return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

@@ -27,8 +27,8 @@ from rich.table import Column
 from rich.text import Text
 
 from analytics import format_archive_option
-from analytics.questions.columns import Table, format_duration, format_noun, format_pace
-from analytics.questions.columns import escape_text as escape_text  # noqa: PLC0414  (for all who print)
+from analytics.questions.columns import Table, format_duration, format_count_with_noun, format_pace
+from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
 from analytics.questions.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
 from analytics.questions.text_tables import draw_tables
 
@@ -50,13 +50,13 @@ def build_output_console() -> Console:
 
 def print_line(text: str) -> None:
     """Print text of a result to standard output as it is, not wrapped."""
-    build_output_console().print(escape_text(text), markup=False, soft_wrap=True)
+    build_output_console().print(escape_hidden_characters(text), markup=False, soft_wrap=True)
 
 
-def print_note(text: str, screen: IO[str] | None = None) -> None:
-    """Print text that is not a result to standard error, or to ``screen``, as it is, not wrapped."""
-    console = Console(file=screen, stderr=True, highlight=False, emoji=False, soft_wrap=True)
-    console.print(escape_text(text), markup=False)
+def print_note(text: str, stream: IO[str] | None = None) -> None:
+    """Print text that is not a result to standard error, or to ``stream``, as it is, not wrapped."""
+    console = Console(file=stream, stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    console.print(escape_hidden_characters(text), markup=False)
 
 
 def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
@@ -75,7 +75,7 @@ def find_program() -> str:
 def format_speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
     pace = format_pace(games, seconds)
-    return f"{format_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
+    return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
 
 def format_shell_line(words: Iterable[str]) -> str:
@@ -154,13 +154,13 @@ class ProgressBar:
 
 
 @contextmanager
-def show_progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[ProgressBar]:
+def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
     """A bar with the count of units, units a second, and the time left (the time spent if the total is not known).
 
     Where there is no terminal, a line every ``NOTE_SECONDS``.
     """
     terminal = Console(file=sys.stderr)  # this one, also while another is put in its place
-    shown = wanted and terminal.is_terminal
+    shown = visible and terminal.is_terminal
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(min(40, terminal.width // 5)),
@@ -171,7 +171,7 @@ def show_progress_bar(description: str, unit: str, wanted: bool = True) -> Itera
     with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
         found, done = ProgressBar(bar, description, shown, unit), threading.Event()
         notes = threading.Thread(target=found.print_notes_until, args=(done,), daemon=True)
-        if wanted and not shown:
+        if visible and not shown:
             notes.start()
         try:
             yield found

@@ -30,7 +30,7 @@ def read_file(name: str) -> bytes:
         ) from error
 
 
-def check_output(path: Path, force: bool) -> None:
+def check_output_file(path: Path, force: bool) -> None:
     """Raise ``RequestError`` for a file that must not, or cannot, be written; as far as is known before the work.
 
     No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
@@ -137,5 +137,5 @@ def build_table_output(
             f"{', '.join(f'.{each}' for each in FORMATS_BY_ENDING)}{describe_valid_names(ending, FORMATS_BY_ENDING)}"
         )
     if path is not None:
-        check_output(path, force)
+        check_output_file(path, force)
     return TableOutput(form or FORMATS_BY_ENDING.get(ending, TABLE_FORMATS[0]), path, wide)

@@ -12,7 +12,7 @@ from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label, load_agent, parse_label
-from runners.config.arguments import parse_keys
+from runners.config.arguments import parse_yaml_keys
 from runners.config.yaml_options import (
     hydra_lock,
     list_options,
@@ -56,7 +56,7 @@ class AgentsAndRules:
 
     def load_agent(self, label: str) -> AgentSpec:
         """The agent that a label describes. Raises ``RequestError``, also if it would run other people's code."""
-        self._check_offered(parse_label(label, "agent")[0])
+        self._check_agent_is_allowed(parse_label(label, "agent")[0])
         with self._open_configuration():
             found = agent_from_label(label, self._settings.archive, self._settings.trust_agents)
             found.check_is_trusted()  # here and not in the background
@@ -95,27 +95,27 @@ class AgentsAndRules:
         rules = {name: self.load_rules(name) for name in self.all_rules}
         return frozenset(name for name, each in rules.items() if choosers is None or each.chooser in choosers)
 
-    def _check_offered(self, name: str) -> None:
+    def _check_agent_is_allowed(self, agent_name: str) -> None:
         """Raise ``RequestError`` for an agent that exists and may not be played from afar."""
-        if name in self._offered_agents or self._settings.local:
+        if agent_name in self._offered_agents or self._settings.local:
             return
         with self._open_configuration():
-            load_option("agent", name)  # raises if it does not exist
+            load_option("agent", agent_name)  # raises if it does not exist
         raise RequestError(
-            f"agent '{name}' plays only where qarena serve listens at 127.0.0.1: it runs other people's code"
+            f"agent '{agent_name}' plays only where qarena serve listens at 127.0.0.1: it runs other people's code"
         )
 
-    def list_parameters(self, name: str) -> list[Parameter]:
+    def list_agent_parameters(self, agent_name: str) -> list[Parameter]:
         """The parameters of an agent. Raises ``RequestError`` if it does not exist or is not offered."""
-        self._check_offered(name)
-        if name not in self._parameters:
+        self._check_agent_is_allowed(agent_name)
+        if agent_name not in self._parameters:
             with self._open_configuration():
-                own = select_parameters(load_option("agent", name))
-                texts = {key.name: key.meaning for key in parse_keys(read_option_text("agent", name))}
-            self._parameters[name] = [
+                own = select_parameters(load_option("agent", agent_name))
+                texts = {key.name: key.meaning for key in parse_yaml_keys(read_option_text("agent", agent_name))}
+            self._parameters[agent_name] = [
                 Parameter(key, format_parameter(value), texts.get(key, "")) for key, value in own.items()
             ]
-        return self._parameters[name]
+        return self._parameters[agent_name]
 
 
 def _has_third_party_code(name: str) -> bool:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.questions.columns import Table, format_elo, format_noun
+from analytics.questions.columns import Table, format_elo, format_count_with_noun
 from analytics.questions.pairings import find_label
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
@@ -83,13 +83,13 @@ class NothingToReadError(Exception):
 class ArchiveReader:
     """One request's view of the archive."""
 
-    def __init__(self, request: Request, content: ArchiveSnapshot) -> None:
+    def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request
-        self.snapshot = content
+        self.snapshot = snapshot
 
-    def compute_once(self, make: Callable[..., ResultT], *question: Hashable) -> ResultT:
-        """``make(opened, *question)``, kept for whoever asks the same."""
-        return self.snapshot.compute_once(make, *question)
+    def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
+        """``compute(opened, *question)``, kept for whoever asks the same."""
+        return self.snapshot.compute_once(compute, *arguments)
 
     @property
     def run_rows(self) -> tuple[RunRow, ...]:
@@ -118,9 +118,9 @@ class ArchiveReader:
         known = {"tabs": TABS, "damaged": self.snapshot.damaged, "known": self.filter_names, **SINGLE_PAGE_VIEW}
         return render_page(self.request, template, status, **(known | values))
 
-    def build_pager(self, rows: int, size: int = ROWS_PER_PAGE) -> dict[str, Any]:
+    def build_pager(self, row_count: int, rows_per_page: int = ROWS_PER_PAGE) -> dict[str, Any]:
         """The page of a list that was asked for, ``at``, how many there are, and the address of each."""
-        pages, query = max(1, -(-rows // size)), dict(self.request.query_params)
+        pages, query = max(1, -(-row_count // rows_per_page)), dict(self.request.query_params)
 
         def build_page_url(number: int) -> str:
             return urls.build_url(self.request.url.path, query | {"page": number if number > 1 else None})
@@ -148,7 +148,7 @@ def _list_filter_names(opened: OpenArchive) -> FilterNames:
 
 def find_archive_service(request: Request) -> ArchiveService:
     """The service of these pages."""
-    return find_site(request).service(ArchiveService)
+    return find_site(request).find_service(ArchiveService)
 
 
 def open_reader(request: Request) -> ArchiveReader:
@@ -200,16 +200,16 @@ def runs_page(
         FormField("order", "Order", order, options=runs.ORDERS),
     )
     table = reader.compute_once(_build_runs_table, wanted, order, pager["at"])
-    said = f"{len(found):,} of {format_noun(total, 'run')}, with {format_noun(sum(row.games for row in found), 'game')}"
+    said = f"{len(found):,} of {format_count_with_noun(total, 'run')}, with {format_count_with_noun(sum(row.games for row in found), 'game')}"
     shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": urls.BROWSE})
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, compare=True, **pager)
 
 
 def _build_list_page(
-    title: str, table: Table, missing: str, ways: Mapping[str, str] = MappingProxyType({})
+    title: str, table: Table, empty_notice: str, links: Mapping[str, str] = MappingProxyType({})
 ) -> ArchivePage:
     """The page of a list; if that is empty, a notice and what may help."""
-    return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=ways, parts=[missing])
+    return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=links, parts=[empty_notice])
 
 
 class RunFilter(NamedTuple):
@@ -220,13 +220,13 @@ class RunFilter(NamedTuple):
     text: str
 
 
-def _select_runs(opened: OpenArchive, wanted: RunFilter) -> list[runs.RunRow]:
-    return runs.select_runs(runs.list_runs(opened), *wanted)
+def _select_runs(opened: OpenArchive, run_filter: RunFilter) -> list[runs.RunRow]:
+    return runs.select_runs(runs.list_runs(opened), *run_filter)
 
 
-def _build_runs_table(opened: OpenArchive, wanted: RunFilter, order: str, at: int) -> Table:
-    ordered = runs.sort_runs(opened, _select_runs(opened, wanted), order)
-    return runs.build_runs_table(opened, ordered[ROWS_PER_PAGE * (at - 1) : ROWS_PER_PAGE * at], f"Runs, by {order}")
+def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, page_number: int) -> Table:
+    ordered = runs.sort_runs(opened, _select_runs(opened, run_filter), order)
+    return runs.build_runs_table(opened, ordered[ROWS_PER_PAGE * (page_number - 1) : ROWS_PER_PAGE * page_number], f"Runs, by {order}")
 
 
 @router.get("/browse/agent")
@@ -264,7 +264,7 @@ def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[
     best = [rating for rating in ratings.ranked if rating.group == 0][:LATEST_ROWS]
     rows = [(find_label(each.agent, labels) or each.agent, each.agent, format_elo(each.elo.mean)) for each in best]
     missing = "" if best else "No agent has a rank yet: "
-    group = "" if ratings.groups == 1 else "; these are of the largest group of agents with games between them"
+    group = "" if ratings.group_count == 1 else "; these are of the largest group of agents with games between them"
     note = f"{missing}{RANKING_RULE}{group if best else ''}."
     return {"rated": True, "best": rows, "ranking_note": note[0].upper() + note[1:]}
 
@@ -286,7 +286,7 @@ def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Qu
     ways = {f"Run {each}": urls.run_url(each) for each in found.runs}
     lead = f"Each is compared with the first one, {found.runs[0]}."
     return reader.render_page(
-        ARCHIVE_TEMPLATE, shown=ArchivePage("Runs compared", lead, ways, [*found.matched_agents, *found.tables])
+        ARCHIVE_TEMPLATE, shown=ArchivePage("Runs compared", lead, ways, [*found.agent_match_notes, *found.tables])
     )
 
 
@@ -318,7 +318,7 @@ def games_page(
         FormField("order", "Order", order, options=games.ORDERS),
     )
     some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
-    said = f"{format_noun(found.total, 'game')}{some if found.searched < found.matching else ''}"
+    said = f"{format_count_with_noun(found.total, 'game')}{some if found.searched < found.matching else ''}"
     shown = _build_list_page("Games", found.table, "No game meets these filters.", {"Show all games": urls.games_url()})
     if error:
         shown, said = ArchivePage("Games"), ""
@@ -329,8 +329,8 @@ def games_page(
     )
 
 
-def _list_games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
-    return games.list_games(opened, runs.list_runs(opened), wanted, result, order, page)
+def _list_games(opened: OpenArchive, game_filter: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
+    return games.list_games(opened, runs.list_runs(opened), game_filter, result, order, page)
 
 
 @router.get("/browse/results/{slug}")
@@ -374,7 +374,7 @@ def results_page(
     of = f": run `{run}`" if run else f", {rules} rules"
     many = found.agents > MAX_AGENTS
     best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,} ({RANKING_RULE})" if many else ""
-    said = f"{format_noun(found.games, 'game')} of {format_noun(found.runs, 'run')}{of}{best}"
+    said = f"{format_count_with_noun(found.games, 'game')} of {format_count_with_noun(found.runs, 'run')}{of}{best}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
     shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, **pager)

@@ -36,11 +36,11 @@ class BackgroundJob:
     def __init__(
         self,
         work: Callable[[BackgroundJob], Any],
-        seconds: float,
+        max_seconds: float,
         version: Hashable = None,
         owner: Hashable = None,
     ) -> None:
-        self.seconds = seconds  # that it may work
+        self.seconds = max_seconds  # that it may work
         self.owner = owner  # of whom one job works at a time; None: nobody's
         self.thread_id = 0  # the system's number of the thread that carries it out
         self.version = version  # of what it is about
@@ -80,13 +80,13 @@ class BackgroundJob:
         """Count its time from now on: what it did so far was preparation, such as compiling."""
         self.started, self.is_preparing = time.monotonic(), False
 
-    def add_stop_callback(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called, from any thread, when the job is stopped: at once if it is already."""
+    def add_stop_callback(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called, from any thread, when the job is stopped: at once if it is already."""
         with self._lock:
-            self._stop_callbacks.append(call)
+            self._stop_callbacks.append(callback)
             already = self.stopped
         if already:
-            call()
+            callback()
 
     def stop(self, reason: str) -> None:
         """End the job before it is done, unless it has ended."""
@@ -138,15 +138,15 @@ class BackgroundPool:
         self,
         threads: int,
         *,
-        waiting: int = 100,
-        kept: int = 1000,
+        max_waiting: int = 100,
+        max_jobs: int = 1000,
         idle_seconds: float | None = None,
-        politely: bool = False,
-        endless: bool = False,
+        low_priority: bool = False,
+        unstoppable: bool = False,
     ) -> None:
-        self._most_threads, self._most_waiting, self._most_jobs = threads, waiting, kept
+        self._most_threads, self._most_waiting, self._most_jobs = threads, max_waiting, max_jobs
         self._idle_seconds = idle_seconds
-        self._politely, self._endless = politely, endless
+        self._politely, self._endless = low_priority, unstoppable
         self._jobs: OrderedDict[Hashable, BackgroundJob] = OrderedDict()
         self._queue: deque[BackgroundJob] = deque()
         self._working: set[BackgroundJob] = set()
@@ -160,15 +160,15 @@ class BackgroundPool:
         self,
         key: Hashable,
         work: Callable[[BackgroundJob], Any],
-        seconds: float = 60.0,
+        max_seconds: float = 60.0,
         *,
         version: Hashable = None,
-        again: bool = False,
+        restart_stopped: bool = False,
         owner: Hashable = None,
     ) -> BackgroundJob:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
-        ``again``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
+        ``restart_stopped``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
         archive. If that has changed there is a new job, but a page first sees the end of the job that it waits for.
         Otherwise questions about an archive that changes often would never be answered. Of an ``owner`` one job works
         at a time. Raises ``BusyError`` while too many jobs wait.
@@ -177,7 +177,7 @@ class BackgroundPool:
             found = self._jobs.get(key)
             if found is not None and (
                 found in self._abandoned_jobs
-                or not (_can_continue(found, seconds, again) or _is_outdated(found, version))
+                or not (_can_restart(found, max_seconds, restart_stopped) or _is_outdated(found, version))
             ):
                 found.last_requested = time.monotonic()
                 self._jobs.move_to_end(key)
@@ -186,7 +186,7 @@ class BackgroundPool:
                 raise BusyError(
                     f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
                 )
-            made = self._jobs[key] = BackgroundJob(work, seconds, version, owner)
+            made = self._jobs[key] = BackgroundJob(work, max_seconds, version, owner)
             self._jobs.move_to_end(key)
             self._queue.append(made)
             self._drop_ended_jobs()
@@ -293,8 +293,8 @@ class BackgroundPool:
                     self._queue.remove(job)
 
 
-def _can_continue(job: BackgroundJob, seconds: float, again: bool) -> bool:
-    return job.stopped and (again or job.seconds < seconds or job.reason == IDLE_REASON)
+def _can_restart(job: BackgroundJob, max_seconds: float, restart_stopped: bool) -> bool:
+    return job.stopped and (restart_stopped or job.seconds < max_seconds or job.reason == IDLE_REASON)
 
 
 def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
@@ -322,7 +322,7 @@ class CompilationCounter(event.Listener):  # type: ignore[misc]
 
 
 @cache
-def compilation_counter() -> CompilationCounter:
+def find_compilation_counter() -> CompilationCounter:
     """The one of this process."""
     listener = CompilationCounter()
     event.register("numba:compile", listener)

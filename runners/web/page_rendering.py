@@ -91,7 +91,7 @@ def build_template_environment() -> Environment:
         ),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_make_value_visible,
+        finalize=_escape_hidden_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -107,7 +107,7 @@ def build_template_environment() -> Environment:
     return made
 
 
-def _make_value_visible(value: object) -> object:
+def _escape_hidden_characters(value: object) -> object:
     """A value of a template without hidden characters. Line ends and tabs stay, for text areas."""
     return escape_hidden(value, keep="\r\n\t") if type(value) is str else value
 
@@ -204,23 +204,23 @@ def _render_error_page(request: Request, status: int, line: str) -> Response:
 _DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 
 
-def parse_whole_number(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1, default: str = "") -> int:
-    """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``most``."""
+def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 << 63) - 1, default: str = "") -> int:
+    """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``maximum``."""
     text = values.get(name) or default
-    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
-        raise RequestError(f"{name} {text[:40]!r} is not a whole number from 0 to {most}")
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > maximum:
+        raise RequestError(f"{name} {text[:40]!r} is not a whole number from 0 to {maximum}")
     return int(text)
 
 
-def check_decision_words(name: str, words: Sequence[str], most: int, *others: str) -> tuple[str, ...]:
-    """Words that have the form of decisions, or are one of ``others``. Whether they are legal, the game says.
+def check_decision_words(name: str, words: Sequence[str], max_words: int, *other_words: str) -> tuple[str, ...]:
+    """Words that have the form of decisions, or are one of ``other_words``. Whether they are legal, the game says.
 
-    Raises ``RequestError`` for more than ``most`` words and for one of another form.
+    Raises ``RequestError`` for more than ``max_words`` words and for one of another form.
     """
-    if len(words) > most:
+    if len(words) > max_words:
         raise RequestError(f"{name}: {len(words)} decisions are more than a game has")
     for word in words:
-        if not _DECISION.fullmatch(word) and word not in others:
-            forms = ", ".join(("a cell a1 to d4", "a piece 0 to F", "piece@cell", *others))
+        if not _DECISION.fullmatch(word) and word not in other_words:
+            forms = ", ".join(("a cell a1 to d4", "a piece 0 to F", "piece@cell", *other_words))
             raise RequestError(f"{name}: {word[:40]!r} is not a decision: {forms}")
     return tuple(words)

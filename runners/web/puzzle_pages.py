@@ -51,7 +51,7 @@ class PuzzleLine(AnalysisLine):
         return urls.build_url(f"{PUZZLES_PATH}/{self.number}", {"turn": ".".join(self.words)})
 
 
-def daily_puzzle_number(day: date) -> int:
+def find_daily_puzzle_number(day: date) -> int:
     """The number of the puzzle that the first page shows on a day: not a hard one, and by the rules that all know."""
     easy = [
         at
@@ -63,23 +63,23 @@ def daily_puzzle_number(day: date) -> int:
 
 def build_daily_puzzle_view(request: Request) -> dict[str, object]:
     """The puzzle of today, as the first page shows it."""
-    number = daily_puzzle_number(datetime.now(UTC).date())
+    number = find_daily_puzzle_number(datetime.now(UTC).date())
     puzzle = load_shipped_puzzles()[number - 1]
-    game = game_from_position(puzzle.position, find_site(request).service(AgentsAndRules).load_rules(puzzle.rules))
+    game = game_from_position(puzzle.position, find_site(request).find_service(AgentsAndRules).load_rules(puzzle.rules))
     return {"number": number, "puzzle": puzzle, "board": game.board, "task": describe_task(puzzle)}
 
 
 @router.get(PUZZLES_PATH)
 def daily_puzzle_page() -> Response:
     """The puzzle of the day."""
-    return redirect_to(f"{PUZZLES_PATH}/{daily_puzzle_number(datetime.now(UTC).date())}")
+    return redirect_to(f"{PUZZLES_PATH}/{find_daily_puzzle_number(datetime.now(UTC).date())}")
 
 
 @router.get(PUZZLES_PATH + "/{number}")
 def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
     """A puzzle. ``turn`` is what was decided, a cell or a cell and a gift; ``answer`` shows the only turn."""
     site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
-    known = site.service(AgentsAndRules)
+    known = site.find_service(AgentsAndRules)
     rules = known.load_rules(puzzle.rules)
     words = puzzle.turn.split() if answer else parse_decision_words(turn, "turn", 2)
     start = game_from_position(puzzle.position, rules)
@@ -92,7 +92,7 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
     else:
         placed = f"{format_piece(puzzle.position.hand)} goes to {words[0]}. Now give a piece." if words else ""
         shown |= {"said": [placed or describe_task(puzzle)], "kind": ""}
-    cells, pieces = view.build_tiles(analysed if over else line, shown.pop("badges", {}), NONE)
+    cells, pieces = view.build_cell_and_piece_tiles(analysed if over else line, shown.pop("badges", {}), NONE)
     levels = {
         level: next(at for at, each in enumerate(load_shipped_puzzles(), 1) if each.level == level) for level in LEVELS
     }
@@ -115,13 +115,13 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
     )
 
 
-def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, answer: bool) -> dict[str, Any]:
+def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
     """The verdict on a whole turn, and what the solver has found out about it by now."""
     after, right = line.game, is_right_turn(puzzle, line.game)
-    said = [f"The answer is {puzzle.turn}." if answer else describe_verdict(puzzle, after)]
+    said = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_verdict(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
         return {"said": said, "kind": "loss"}
-    turns, replies = _start_searches(site.service(SearchService), line.start, after)
+    turns, replies = _find_or_start_searches(site.find_service(SearchService), line.start, after)
     found: SolvedPosition | None = replies.latest
     if found:
         solved: SolvedPosition | None = turns.latest
@@ -139,9 +139,9 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, answer: 
     }
 
 
-def _start_searches(solving: SearchService, start: Game, after: Game) -> list[BackgroundJob]:
+def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
     """The searches for the turns of a puzzle and for the replies to one of them. Raises what went wrong."""
-    jobs = [solving.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (start, after)]
+    jobs = [search_service.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (game_before, game_after)]
     for job in jobs:
         job.wait(PAGE_WAIT_SECONDS)
         if job.ended:

@@ -21,7 +21,7 @@ SHUTDOWN_SECONDS = 2  # seconds for the requests that are being answered, after 
 
 
 def serve(
-    archive: PurePath, host: str, port: int, name: str | None, config_dir: Path | None, trust_agents: bool = False
+    archive_root: PurePath, host: str, port: int, name: str | None, config_dir: Path | None, trust_agents: bool = False
 ) -> None:
     """Serve pages until Ctrl-C; ``name`` is the person's, None: the login name.
 
@@ -33,12 +33,12 @@ def serve(
 
         from runners.web.application import build_application
         from runners.web.site import ServerOptions
-    check_can_be_archive(archive)
+    check_can_be_archive(archive_root)
     with use_config_dir(config_dir):  # a folder that is none is refused before the port is taken
         pass
     listening = listen(host, port)
     settings = ServerOptions(
-        archive=archive,
+        archive=archive_root,
         host=host,
         port=listening.getsockname()[1],
         name=name or find_login_name(),

@@ -61,12 +61,12 @@ class Site:
         self._services: dict[Callable[[Site], Any], Any] = {}
         self._lock = threading.RLock()
 
-    def service(self, make: Callable[[Site], Service]) -> Service:
-        """The service that ``make`` (a class, say) made of this site when it was first asked for."""
+    def find_service(self, service_type: Callable[[Site], Service]) -> Service:
+        """The service that ``service_type`` (a class, say) made of this site when it was first asked for."""
         with self._lock:
-            if make not in self._services:
-                self._services[make] = make(self)
-            found: Service = self._services[make]
+            if service_type not in self._services:
+                self._services[service_type] = service_type(self)
+            found: Service = self._services[service_type]
             return found
 
     def close(self) -> None:
@@ -157,9 +157,9 @@ def find_refusal_reason(method: str, headers: Headers, settings: ServerOptions) 
     return None
 
 
-def is_own_host(host: str, settings: ServerOptions) -> bool:
+def is_own_host(host_header: str, settings: ServerOptions) -> bool:
     """Whether the header ``Host`` names this server. The port is not compared: it may be forwarded."""
-    name = host.rpartition(":")[0] if host.count(":") == 1 or "]:" in host else host
+    name = host_header.rpartition(":")[0] if host_header.count(":") == 1 or "]:" in host_header else host_header
     name = name.strip("[]").lower()
     if name in (*LOOPBACK, settings.host.lower()):
         return True

@@ -39,7 +39,7 @@ class QuestionService:
         self._archive = site.options.archive
         self.pool = SqlProcessPool(self._archive)
         self._background = BackgroundPool(
-            self.pool.limits.processes, waiting=MAX_WAITING, kept=MAX_ANSWERS, idle_seconds=IDLE_SECONDS
+            self.pool.limits.processes, max_waiting=MAX_WAITING, max_jobs=MAX_ANSWERS, idle_seconds=IDLE_SECONDS
         )
 
     def find_or_start_job(self, question: str) -> BackgroundJob:
@@ -65,7 +65,7 @@ class QuestionService:
 
 def find_question_service(request: Request) -> QuestionService:
     """The service of this page."""
-    return find_site(request).service(QuestionService)
+    return find_site(request).find_service(QuestionService)
 
 
 class QuestionFields(NamedTuple):
@@ -105,15 +105,15 @@ def _is_archive_empty(request: Request) -> bool:
     return read_marker_content(find_site(request).options.archive) is None
 
 
-def _render_question_page(request: Request, given: QuestionFields, error: ArenaError | None = None) -> Response:
-    chosen = _find_cookbook_question(given.question)
-    text = given.q or (chosen.sql if chosen else "")
+def _render_question_page(request: Request, fields: QuestionFields, error: ArenaError | None = None) -> Response:
+    chosen = _find_cookbook_question(fields.question)
+    text = fields.q or (chosen.sql if chosen else "")
     values: dict[str, object] = {"answer": None, "figure": None, "error": "", "waiting": False, "refresh": None}
     service = find_question_service(request)
     job = service.find_job(text) if error is None else None
     try:
         if job is not None:
-            values |= _build_answer_view(job, given.chart, given[3:])
+            values |= _build_answer_view(job, fields.chart, fields[3:])
     except ArenaError as raised:
         error = raised
     return render_page(
@@ -128,64 +128,64 @@ def _render_question_page(request: Request, given: QuestionFields, error: ArenaE
         questions=read_cookbook(),
         views=VIEWS,
         kinds=charts.CHART_KINDS,
-        **given._asdict(),
+        **fields._asdict(),
         limits=service.pool.limits,
         wrong="" if error is None else _find_wrong_word(str(error), text),
         **(values | ({} if error is None else {"error": str(error)})),
     )
 
 
-def _find_wrong_word(error: str, text: str) -> str:
+def _find_wrong_word(error: str, question: str) -> str:
     """The part of a question that an error names, which the page marks."""
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
-    return next((word for words in named for word in words if word and word in text), "")
+    return next((word for words in named for word in words if word and word in question), "")
 
 
-def _format_title(text: str, chosen: CookbookQuery | None) -> str:
+def _format_title(question: str, cookbook_query: CookbookQuery | None) -> str:
     """The question in a few words, for the title of the page."""
-    words = chosen.title if chosen and text == chosen.sql else " ".join(text.split())
+    words = cookbook_query.title if cookbook_query and question == cookbook_query.sql else " ".join(question.split())
     return words if len(words) <= TITLE_LETTERS else f"{words[: TITLE_LETTERS - 1]}…"
 
 
-def _find_cookbook_question(number: str) -> CookbookQuery | None:
-    if not number:
+def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
+    if not question_number:
         return None
-    found = next((each for each in read_cookbook() if str(each.number) == number), None)
+    found = next((each for each in read_cookbook() if str(each.number) == question_number), None)
     if found is None:
-        raise NotFoundError(f"there is no question {number!r}: the cookbook has 1 to {len(read_cookbook())}")
+        raise NotFoundError(f"there is no question {question_number!r}: the cookbook has 1 to {len(read_cookbook())}")
     return found
 
 
-def _build_answer_view(job: BackgroundJob, chart: str, columns: tuple[str, str, str]) -> dict[str, object]:
+def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, str, str]) -> dict[str, object]:
     """The part of the page that shows an answer, or that it is not there yet."""
     if not job.wait(ANSWER_WAIT_SECONDS):
         return {"waiting": True, "refresh": 1}
-    found = _check_answer(job)
+    found = _find_answer(job)
     shown: dict[str, object] = {
         "answer": build_answer_table(found.frame),
         "cut": found.cut,
         "rows": found.frame.height,
         "columns": charts.list_axis_columns(found.frame),
     }
-    if chart:
+    if chart_kind:
         try:
-            shown["figure"] = _build_figure(found, chart, columns)
+            shown["figure"] = _build_figure(found, chart_kind, columns)
         except RequestError as error:
             shown["error"] = str(error)
     return shown
 
 
-def _check_answer(job: BackgroundJob) -> SqlAnswer:
+def _find_answer(job: BackgroundJob) -> SqlAnswer:
     if job.stopped:
         raise FailureError(f"the question was not answered: {job.reason}")
     found: SqlAnswer = job.result()
     return found
 
 
-def _build_figure(found: SqlAnswer, kind: str, columns: tuple[str, str, str]) -> Figure:
-    plan = charts.plan_chart(found.frame, kind, *columns)
+def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -> Figure:
+    plan = charts.plan_chart(answer.frame, kind, *columns)
     of = f"{plan.colour} by {plan.x} and {plan.y}" if plan.kind == "heat map" else f"{plan.y} by {plan.x}"
-    return charts.build_chart(found.frame, plan, of)
+    return charts.build_chart(answer.frame, plan, of)
 
 
 @router.get("/ask.csv")
@@ -196,7 +196,7 @@ def answer_csv(request: Request, q: str = "", spreadsheet: bool = False) -> Resp
         return redirect_to("/ask", q=q)
     headers = {"content-disposition": 'attachment; filename="answer.csv"'}
     return Response(
-        format_csv(_check_answer(job).frame, for_spreadsheet=spreadsheet),
+        format_csv(_find_answer(job).frame, for_spreadsheet=spreadsheet),
         media_type="text/csv; charset=utf-8",
         headers=headers,
     )

@@ -15,9 +15,9 @@ from quarto.observations import (
     SHAPE,
     TURN_CODES,
     StepwiseGame,
-    encode_legal_turns,
+    encode_pieces_and_legal_turns,
     encode_observation,
-    encode_observations,
+    encode_observations_and_masks,
     encode_pieces,
     unpack_mask,
 )
@@ -34,7 +34,7 @@ def games(seed: int, count: int, rules: Rules = CLASSIC) -> list[StepwiseGame]:
         game = StepwiseGame(rules)
         while not game.over:
             found.append(game.copy())
-            game.act(chance.choice([action for action in range(ACTIONS) if game.legal >> action & 1]))
+            game.act(chance.choice([action for action in range(ACTIONS) if game.legal_action_mask >> action & 1]))
     return found[:count]
 
 
@@ -50,17 +50,17 @@ def twin(position: Position, places: list[int]) -> np.ndarray:
 
 def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:
     states = games(seed=2, count=300)
-    observations, masks = encode_observations(Batch.from_positions([state.position for state in states]))
+    observations, masks = encode_observations_and_masks(Batch.from_positions([state.position for state in states]))
     assert observations.dtype == masks.dtype == np.int8
     for state, seen, legal in zip(states, observations, masks, strict=True):
         expected = twin(state.position, state.pieces)
         assert np.array_equal(seen, expected)
         assert np.array_equal(encode_pieces(state.pieces), expected)
         assert np.array_equal(encode_observation(state.position), expected)
-        assert legal.tolist() == [state.legal >> action & 1 for action in range(ACTIONS)]
-        assert np.array_equal(unpack_mask(state.legal), legal)
+        assert legal.tolist() == [state.legal_action_mask >> action & 1 for action in range(ACTIONS)]
+        assert np.array_equal(unpack_mask(state.legal_action_mask), legal)
     apart = Batch(*(field[::2] for field in Batch.from_positions([state.position for state in states])))  # type: ignore[arg-type]
-    for whole, part in zip((observations, masks), encode_observations(apart), strict=True):
+    for whole, part in zip((observations, masks), encode_observations_and_masks(apart), strict=True):
         assert np.array_equal(whole[::2], part)
 
 
@@ -71,20 +71,20 @@ def can_be_taken(game: StepwiseGame, cell: int, gift: int) -> bool:
         if gift == NO_GIFT or not other.available >> gift & 1:
             return False
         other.act(gift)
-        return cell != NO_CELL and bool(other.legal >> cell & 1)
+        return cell != NO_CELL and bool(other.legal_action_mask >> cell & 1)
     if (cell == NO_CELL) != (game.hand == NONE):
         return False
     if cell != NO_CELL:
-        if not other.legal >> cell & 1:
+        if not other.legal_action_mask >> cell & 1:
             return False
         other.act(cell)
-    return other.over if gift == NO_GIFT else bool(other.legal >> gift & 1)
+    return other.over if gift == NO_GIFT else bool(other.legal_action_mask >> gift & 1)
 
 
 @pytest.mark.parametrize("rules", naive.PRESETS.values(), ids=naive.PRESETS)
 def test_turns_are_those_whose_decisions_can_be_taken(rules: Rules) -> None:
     states = [state for state in games(4, 130, rules) if not (rules.mover_chooses and state.hand != NONE)]
-    pieces, legal = encode_legal_turns(Batch.from_positions([state.position for state in states]), rules)
+    pieces, legal = encode_pieces_and_legal_turns(Batch.from_positions([state.position for state in states]), rules)
     assert pieces.dtype == np.int8
     assert legal.dtype == np.bool_
     assert pieces.tolist() == [state.pieces for state in states]
@@ -122,7 +122,7 @@ def test_it_is_the_game_that_people_play(rules: Rules) -> None:
     for _ in range(40):
         stepwise, game, hand = StepwiseGame(rules), Game(rules), NONE
         while True:
-            assert [action for action in range(ACTIONS) if stepwise.legal >> action & 1] == legal_in(game, hand)
+            assert [action for action in range(ACTIONS) if stepwise.legal_action_mask >> action & 1] == legal_in(game, hand)
             assert stepwise.over == (game.next_decision is NextDecision.NOTHING)
             assert stepwise.winner == game.winner
             assert tuple(stepwise.plies) == game.plies
@@ -133,8 +133,8 @@ def test_it_is_the_game_that_people_play(rules: Rules) -> None:
                 assert stepwise.pieces[:16] == game.board
             else:
                 assert stepwise.position == game.position
-            if not game.halfway:
-                assert stepwise.turn == game.turn
+            if not game.is_gift_due:
+                assert stepwise.turn_number == game.turn
             action = chance.choice(legal_in(game, hand))
             stepwise.act(action)
             game, hand = followed(game, hand, action)

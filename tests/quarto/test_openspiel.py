@@ -65,7 +65,7 @@ def test_its_states_are_those_of_the_game() -> None:
     state, chance = game.new_initial_state(), np.random.default_rng(1)
     while not state.is_terminal():
         assert state.current_player() == twin.seat
-        assert state.legal_actions() == [action for action in range(16) if twin.legal >> action & 1]
+        assert state.legal_actions() == [action for action in range(16) if twin.legal_action_mask >> action & 1]
         tensor = np.array(state.observation_tensor()).reshape(17, 8)
         assert np.array_equal(tensor, encode_observation(twin.position))
         action = int(chance.choice(state.legal_actions()))

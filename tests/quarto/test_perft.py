@@ -67,7 +67,7 @@ def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
     """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
     boards, orders = CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
     for ply in range(1, 5):
-        _, boards = count_next_layer(CLASSIC, boards, ply, last=False)
+        _, boards = count_next_layer(CLASSIC, boards, ply, is_last=False)
         orders *= ply
         for mask, (first, end) in boards.slices.items():
             for lanes, ways in zip(boards.lanes[first:end], boards.ways[first:end], strict=True):

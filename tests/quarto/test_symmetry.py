@@ -23,7 +23,7 @@ from quarto.canonical import (
     orbit_size,
 )
 from quarto.jit import kernel, uint64
-from quarto.position import ALL_PIECES, Position, board, board_pieces, position_from_plies
+from quarto.position import ALL_PIECES, Position, board, board_piece_mask, position_from_plies
 from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
 from quarto.symmetry import MAX_SYMMETRIES, SYMMETRIES_TYPE, Symmetries, build_symmetries
 from tests.marks import seldom
@@ -129,7 +129,7 @@ def test_the_canonical_form_is_the_least_of_all_images(position: Position, rules
 def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: Position, rules: Rules) -> None:
     form = canonical_position(position, rules)
     assert form == position_of(board(form), NONE if position.hand == NONE else 0)._replace(last_cell=NONE)
-    on_board = board_pieces(uint64(form.lanes), form.occupied)
+    on_board = board_piece_mask(uint64(form.lanes), form.occupied)
     assert form.available == ALL_PIECES & ~(int(on_board) | int(form.hand == 0))
 
 
@@ -210,7 +210,7 @@ def test_canonical_boards_with_and_without_a_hand_and_their_orbits_are_as_many_a
         assert len(boards) == ORACLES["canonical_boards_with_k_pieces_including_won"][k]
         orbits = sum(orbit_size(one, int(mask), NONE, tables) for one, mask in boards)
         assert orbits == ORACLES["boards_with_k_pieces"][k]
-        taken = np.array([board_pieces(board_lanes, int(mask)) for board_lanes, mask in boards])
+        taken = np.array([board_piece_mask(board_lanes, int(mask)) for board_lanes, mask in boards])
         rows, hands = np.nonzero((taken[:, None] >> np.arange(16)) & 1 == 0)
         with_hand = len(distinct(lanes[rows], occupied[rows], hands.astype(np.int8))[0])
         assert with_hand == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][k]

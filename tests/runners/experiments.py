@@ -24,7 +24,7 @@ from analytics import open_archive
 from runners.arena.execution import RunOutcome, execute_request
 from runners.arena.request import RunRequest
 from runners.config.requests import build_request
-from runners.config.schemas import RunConfig, check_values
+from runners.config.schemas import RunConfig, check_keys_and_values
 from runners.hosting import interruption
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
@@ -112,7 +112,7 @@ def request(*overrides: str) -> RunRequest:
     """The request of ``qarena run`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("run", overrides=list(overrides), return_hydra_config=True)
-        check_values(composed, RunConfig)
+        check_keys_and_values(composed, RunConfig)
         return build_request(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
 
 

@@ -169,7 +169,7 @@ class CountingKind(Protocol):
         ...
 
 
-def find_agent_seats(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
+def find_agent_seat_bits(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
     """The seats that an agent held in games of a run: [G], bit s for seat s; None: both seats of every game."""
     if agent is None:
         return np.full(len(game_id), BOTH_SEATS, np.int8)
@@ -186,22 +186,22 @@ def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord
         raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
 
 
-def map_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """``do(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels release the GIL."""
+def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
+    """``function(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels release the GIL."""
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(do, edges[:-1], edges[1:]))
+        return list(pool.map(function, edges[:-1], edges[1:]))
 
 
-def load_dataset(selection: Selection, order: Sequence[str] = ()) -> Dataset:
+def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset:
     """The games of a selection in memory.
 
-    ``order``, ids of all its runs, is the order in which they are learned from; by default that in which they began.
+    ``run_order``, ids of all its runs, is the order in which they are learned from; by default that in which they began.
 
     Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
     the piece; ``FailureError`` for a damaged file.
     """
-    runs = sort_for_learning(selection.runs, order)
+    runs = sort_for_learning(selection.runs, run_order)
     counts = dict(zip((record.run_id for record in selection.runs), selection.counts, strict=True))
     begins = (0, *np.cumsum([counts[record.run_id] for record in runs]).tolist())
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
@@ -218,14 +218,14 @@ def load_dataset(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     return dataset
 
 
-def sort_for_learning(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
-    """Runs in the order of learning: the order of their ids in ``order``, or the order in which they began.
+def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
+    """Runs in the order of learning: the order of their ids in ``run_order``, or the order in which they began.
 
     Raises ``RequestError`` as ``_check_same_rules`` does.
     """
     _check_same_rules(runs)
     by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
-    return tuple(sorted(by_begin, key=lambda record: order.index(record.run_id) if order else 0))
+    return tuple(sorted(by_begin, key=lambda record: run_order.index(record.run_id) if run_order else 0))
 
 
 def _check_same_rules(runs: Sequence[RunRecord]) -> None:
@@ -257,7 +257,7 @@ def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
 
 
 @kernel()
-def fingerprint_of_values(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
+def compute_values_fingerprint(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
     """The sum, uint64, of a mixed number for each value [16, G] of a turn that was reported."""
     total = uint64(0)
     for ply in range(values.shape[0]):
@@ -281,8 +281,8 @@ class GameStream:
     first whole reading. Raises ``RequestError`` as ``load_dataset`` does; reading, ``FailureError`` for a damaged file.
     """
 
-    def __init__(self, selection: Selection, order: Sequence[str] = ()) -> None:
-        self.runs = sort_for_learning(selection.runs, order)
+    def __init__(self, selection: Selection, run_order: Sequence[str] = ()) -> None:
+        self.runs = sort_for_learning(selection.runs, run_order)
         self._selection = selection
         self.size = selection.games
         self._sums: dict[str, int] = {}
@@ -309,7 +309,7 @@ class GameStream:
 
     def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
         archive = self._selection.opened.archive
-        found = [*self._selection.select_ranges(record)]
+        found = [*self._selection.select_ranges_and_ids(record)]
         wanted = [
             (number, part)
             for number, (stored, chosen) in enumerate(found)
@@ -329,7 +329,7 @@ class GameStream:
         values[plies[chosen], columns[chosen]] = worth[chosen]
         if run_id not in self._value_sums or games.game_id[0] > self._value_sums[run_id][1]:  # parts come in order
             before, _ = self._value_sums.get(run_id, (0, -1))
-            total = before + int(fingerprint_of_values(games.game_id, values))
+            total = before + int(compute_values_fingerprint(games.game_id, values))
             self._value_sums[run_id] = total, int(games.game_id[-1])
         return values
 
@@ -367,10 +367,10 @@ MAX_MISSING_GAMES = 1 << 24  # games of a run that are looked for one by one: a 
 ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
-def build_id_ranges(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
+def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
     """Ids of games, ascending, by run, as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
     parts = []
-    for run_id, ids in ids_of_runs.items():
+    for run_id, ids in ids_by_run.items():
         apart = np.diff(ids)
         step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
         begins = np.flatnonzero(np.concatenate([[True], apart != step]))
@@ -450,7 +450,7 @@ def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
 
 def _select_missing_ids(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The ids that the run does not hold."""
-    return ids[~archive.list_effective_ranges(record.run_id).has_units(record.unit_line.compute_units(ids))]
+    return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 
 def _find_missing_plies_file(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:

@@ -19,7 +19,7 @@ from analytics.policies.kinds.mc_afterstate import (
     build_afterstate_table,
     build_level,
     decode_afterstates,
-    find_keys_and_wins,
+    fill_keys_and_wins,
     remove_ply,
     update_boards,
 )
@@ -67,7 +67,7 @@ class FittedQ:
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
 
         def fill_keys(first: int, last: int) -> None:
-            find_keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
+            fill_keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
 
         map_spans(fill_keys, 0, size, threads)
         ends, order = games.plies == pieces + 1, np.argsort(keys)

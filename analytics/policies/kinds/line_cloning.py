@@ -25,11 +25,11 @@ from agents.learning.line_boards import (
     piece_byte,
     place_on_lines,
     survey_board,
-    survey_cells,
+    fill_cell_dangers,
 )
 from agents.learning.line_features import MAX_FEATURES, compute_features
 from agents.line_values import DECIDED_CHANCES, HEADS, STEEPEST, sigmoid
-from analytics.policies.kinds.dataset import GameSource, check_agent_played, find_agent_seats
+from analytics.policies.kinds.dataset import GameSource, check_agent_played, find_agent_seat_bits
 from analytics.policies.kinds.line_fit import (
     BLOCK_GAMES,
     LearningPlan,
@@ -39,8 +39,8 @@ from analytics.policies.kinds.line_fit import (
     allocate_step_memory,
     forward,
     learn_in_passes,
-    learn_outputs,
-    learn_rows,
+    learn_output_weights,
+    learn_feature_weights,
 )
 from analytics.policies.kinds.line_sweep import compute_game_words, is_held_out, replay_board
 from analytics.store.game_tables import RangeGames
@@ -85,41 +85,41 @@ def allocate_turn_memory(units: int) -> TurnMemory:
 
 
 @inline_function
-def find_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, choice: TurnMemory) -> int:
-    """The safe gifts after a placement on each of ``cells`` into ``choice``; returns the number of turns.
+def fill_and_count_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, memory: TurnMemory) -> int:
+    """The safe gifts after a placement on each of ``cells`` into ``memory``; returns the number of turns.
 
     0 if the player could choose the cell and finish a line.
     """
-    before, byte, turns = choice.boards[0], piece_byte(hand), int64(0)
+    before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
     compute_lines(lanes, occupied, words, before)
-    survey_cells(occupied, words, before)
+    fill_cell_dangers(occupied, words, before)
     if cells & (cells - 1) != 0 and (SAFE_PIECES[before[DANGERS]] >> hand) & 1 == 0:
         return turns
     for cell in range(CELLS):
-        choice.gifts[cell] = 0
+        memory.gifts[cell] = 0
         if (cells >> cell) & 1:
-            choice.gifts[cell] = left & SAFE_PIECES[dangers_after(cell, byte, before)]
-            turns += int64(popcount(choice.gifts[cell]))
+            memory.gifts[cell] = left & SAFE_PIECES[dangers_after(cell, byte, before)]
+            turns += int64(popcount(memory.gifts[cell]))
     return turns
 
 
 @inline_function
-def turn_number(cell: int, gift: int, choice: TurnMemory) -> int:
-    """The number of a turn among those of ``choice``, by cell, then by gift."""
-    number = int64(popcount(choice.gifts[cell] & ((int64(1) << gift) - 1)))
+def turn_number(cell: int, gift: int, memory: TurnMemory) -> int:
+    """The number of a turn among those of ``memory``, by cell, then by gift."""
+    number = int64(popcount(memory.gifts[cell] & ((int64(1) << gift) - 1)))
     for other in range(cell):
-        number += int64(popcount(choice.gifts[other]))
+        number += int64(popcount(memory.gifts[other]))
     return number
 
 
 @inline_function
-def turn_at(number: int, choice: TurnMemory) -> tuple[int, int]:
+def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
     """The cell and the gift of a turn by its number."""
     cell = int64(0)
-    while number >= int64(popcount(choice.gifts[cell])):
-        number -= int64(popcount(choice.gifts[cell]))
+    while number >= int64(popcount(memory.gifts[cell])):
+        number -= int64(popcount(memory.gifts[cell]))
         cell += 1
-    gifts = choice.gifts[cell]
+    gifts = memory.gifts[cell]
     while number > 0:
         gifts &= gifts - 1
         number -= 1
@@ -149,76 +149,76 @@ def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
 
 @inline_function
 def evaluate_turn(
-    i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: StageFit, choice: TurnMemory
+    i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: StageFit, memory: TurnMemory
 ) -> None:
-    """The features and the values of a turn's afterstate into row ``i`` of ``choice``; decided, it has no features."""
-    cell, gift = turn_at(number, choice)
+    """The features and the values of a turn's afterstate into row ``i`` of ``memory``; decided, it has no features."""
+    cell, gift = turn_at(number, memory)
     filled = occupied | int64(1) << cell
-    place_on_lines(choice.boards[0], hand, cell, words, choice.boards[1])
-    survey_board(filled, words, choice.boards[1])
+    place_on_lines(memory.boards[0], hand, cell, words, memory.boards[1])
+    survey_board(filled, words, memory.boards[1])
     rest = left & ~(int64(1) << gift)
-    found = choice.found[i]
-    count = compute_features(filled, gift, rest, words, choice.boards[1], choice.boards[2:], found)
-    choice.counts[i] = max(count, 0)
-    forward(found, choice.counts[i], fit, choice.sums[i])
+    found = memory.found[i]
+    count = compute_features(filled, gift, rest, words, memory.boards[1], memory.boards[2:], found)
+    memory.counts[i] = max(count, 0)
+    forward(found, memory.counts[i], fit, memory.sums[i])
     if count < 0:
         for head in range(HEADS):
-            choice.sums[i, head] = np.float32((2.0 * DECIDED_CHANCES[count + 3, head] - 1.0) * STEEPEST)
+            memory.sums[i, head] = np.float32((2.0 * DECIDED_CHANCES[count + 3, head] - 1.0) * STEEPEST)
 
 
 @inline_function
-def compute_errors(count: int, choice: TurnMemory, squared: Any) -> None:
-    """The gradient of each turn's values; the squared errors, a mean over the others, are added to ``squared``."""
+def compute_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
+    """The gradient of each turn's values; the squared errors, a mean over the others, are added to ``squared_errors``."""
     for head in range(HEADS):
-        choice.errors[0, head] = np.float32(0.0)
+        memory.errors[0, head] = np.float32(0.0)
         for i in range(1, count):
             # how likely the logged turn would not have been preferred
-            error = np.float32(1.0 - sigmoid(float64(choice.sums[0, head] - choice.sums[i, head])))
-            choice.errors[0, head] += error / np.float32(count - 1)
-            choice.errors[i, head] = -error / np.float32(count - 1)
-            squared[head] += error * error / np.float32(count - 1)
+            error = np.float32(1.0 - sigmoid(float64(memory.sums[0, head] - memory.sums[i, head])))
+            memory.errors[0, head] += error / np.float32(count - 1)
+            memory.errors[i, head] = -error / np.float32(count - 1)
+            squared_errors[head] += error * error / np.float32(count - 1)
 
 
 @kernel()
 def learn_turns(
     games: Games,
-    chosen: NDArray[np.int8],
+    imposed_and_seats: NDArray[np.int8],
     games_words: NDArray[np.uint64],
     stage: int,
     words: Any,
     rate: float,
     fit: StageFit,
-    squared: Any,
+    squared_errors: Any,
 ) -> int:
     """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
 
-    ``chosen`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a bit each. The
-    squared errors before a turn was learned are added to ``squared`` [HEADS]. At a ``rate`` of 0 nothing is learned.
+    ``imposed_and_seats`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a bit each. The
+    squared errors before a turn was learned are added to ``squared_errors`` [HEADS]. At a ``rate`` of 0 nothing is learned.
     """
     choice, numbers, rate32 = allocate_turn_memory(fit.units), np.empty(SAMPLED_TURNS, np.int64), np.float32(rate)
     learned = int64(0)
     for game in range(games_words.shape[0]):
-        imposed = int64(chosen[0, game])
-        if games.plies[game] <= stage or imposed > stage or (chosen[1, game] >> (stage & 1)) & 1 == 0:
+        imposed = int64(imposed_and_seats[0, game])
+        if games.plies[game] <= stage or imposed > stage or (imposed_and_seats[1, game] >> (stage & 1)) & 1 == 0:
             continue
         lanes, occupied, left = replay_board(games, game, stage - 1)
         hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
         gift = int64(games.pieces[stage, game])
         left &= ~(int64(1) << hand)
         cells = ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell  # of an imposed placement: no other
-        turns = find_turns(lanes, occupied, cells, hand, left, words, choice)
+        turns = fill_and_count_turns(lanes, occupied, cells, hand, left, words, choice)
         if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
             continue
         count = sample_turns(turn_number(cell, gift, choice), turns, draw(games_words[game], stage), numbers)
         for i in range(count):
             evaluate_turn(i, numbers[i], occupied, hand, left, words, fit, choice)
-        compute_errors(count, choice, squared)
+        compute_errors(count, choice, squared_errors)
         learned += 1
         if rate > 0.0:
             for i in range(count):
-                mean = learn_outputs(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
+                mean = learn_output_weights(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
                 count_of, errors = choice.counts[i], choice.errors[i]
-                learn_rows(choice.found[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps)
+                learn_feature_weights(choice.found[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps)
     return learned
 
 
@@ -226,16 +226,16 @@ class CloningBlock(NamedTuple):
     """Games of one run that are learned from, or that measure the error."""
 
     games: Games
-    seats: NDArray[np.int8]  # [2, G] imposed plies, seats
+    imposed_and_seats: NDArray[np.int8]  # [2, G] imposed plies, seats
     words: NDArray[np.uint64]  # [G] of randomness
 
 
 def select_cloning_block(
-    found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
+    range_games: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
     """The games that measure the error, or those that are learned from."""
     rows = np.flatnonzero(is_held_out(words) == held_out)
-    taken = found.select_rows(rows)
+    taken = range_games.select_rows(rows)
     games = Games(*(np.ascontiguousarray(each) for each in taken.games))
     return CloningBlock(games, np.stack([taken.opening, seats[rows]]), words[rows])
 
@@ -251,7 +251,7 @@ def learn_from_turns(
     def read_learners(number: int) -> Iterator[StageLearner]:
         met = False
         for record, found in dataset.read_blocks():
-            seats = find_agent_seats(agent, record, found.game_id)
+            seats = find_agent_seat_bits(agent, record, found.game_id)
             met |= bool(seats.any())
             drawn = compute_game_words(run_id_to_stream_key(record.run_id), found.game_id, plan.seed)
             for first in range(0, len(seats), BLOCK_GAMES):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from agents.learning.line_boards import STAGE_SIZE
 from agents.learning.line_features import MAX_FEATURES
-from agents.line_values import HEADS, MAX_WEIGHT, NOT_LOST, UNIT, WON, add_rows, sigmoid, stage_size
+from agents.line_values import HEADS, MAX_WEIGHT, NOT_LOST, UNIT, WON, add_rows_to_sums, sigmoid, stage_size
 from quarto.jit import float64, inline_function, int64, kernel, uint64
 from quarto.rng import draw, mix, unit_float
 from quarto.rules import CELLS
@@ -31,7 +31,7 @@ HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the fir
 class Examples(NamedTuple):
     """The features of ``N`` afterstates of one stage, and the chances to learn."""
 
-    found: NDArray[np.int32]  # [M] numbers of features, those of one afterstate after those of the other
+    feature_numbers: NDArray[np.int32]  # [M] numbers of features, those of one afterstate after those of the other
     begins: NDArray[np.int64]  # [N + 1] where those of each begin
     targets: NDArray[np.float64]  # [N, HEADS]
 
@@ -55,12 +55,12 @@ def build_stage_fit(words: NDArray[np.uint64], units: int, seed: int) -> StageFi
         units,
     )
     if units:
-        _randomise(fit, seed)
+        _randomise_hidden_weights(fit, seed)
     return fit
 
 
 @kernel()
-def _randomise(fit: StageFit, seed: int) -> None:
+def _randomise_hidden_weights(fit: StageFit, seed: int) -> None:
     width, word = HEADS + fit.units, mix(uint64(seed))
     for i in range(fit.weights.shape[0]):
         if i >= fit.features * width:
@@ -70,20 +70,20 @@ def _randomise(fit: StageFit, seed: int) -> None:
 
 
 @inline_function
-def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
+def forward(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
     """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
     width, units = HEADS + fit.units, fit.units
     if units == 0:  # both sums stay in registers
         not_lost, won = np.float32(0.0), np.float32(0.0)
         for i in range(count):
-            row = int64(found[i]) * HEADS
+            row = int64(feature_numbers[i]) * HEADS
             not_lost += fit.weights[row]
             won += fit.weights[row + 1]
         sums[NOT_LOST], sums[WON] = not_lost, won
         return
     for k in range(width):
         sums[k] = np.float32(0.0)
-    add_rows(found, count, 0, fit.weights, sums[:width])
+    add_rows_to_sums(feature_numbers, count, 0, fit.weights, sums[:width])
     output = fit.features * width
     for head in range(HEADS):
         for k in range(units):
@@ -91,7 +91,7 @@ def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
 
 
 @inline_function
-def learn_outputs(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
+def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
     """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
     output, squares = fit.features * width, fit.features * (HEADS + 1)
@@ -117,8 +117,8 @@ def allocate_step_memory() -> NDArray[np.float32]:
 
 
 @inline_function
-def learn_rows(
-    found: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
+def learn_feature_weights(
+    feature_numbers: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
 ) -> None:
     """Change the weights of the features of one afterstate, one feature after the other.
 
@@ -128,7 +128,7 @@ def learn_rows(
     for head in range(HEADS):
         square = errors[head] * errors[head]
         for i in range(count):
-            index = int64(found[i]) * (HEADS + 1) + head
+            index = int64(feature_numbers[i]) * (HEADS + 1) + head
             fit.squares[index] += square
             steps[head, i] = fit.squares[index]
         change = rate * errors[head]
@@ -136,40 +136,40 @@ def learn_rows(
             steps[head, i] = change / np.sqrt(steps[head, i] + np.float32(FIRST_SQUARES))
     width = HEADS + fit.units
     for i in range(count):
-        row = int64(found[i]) * width
+        row = int64(feature_numbers[i]) * width
         for head in range(HEADS):
             fit.weights[row + head] += steps[head, i]
     if fit.units > 0:
         for i in range(count):
-            index = int64(found[i]) * (HEADS + 1) + HEADS
+            index = int64(feature_numbers[i]) * (HEADS + 1) + HEADS
             fit.squares[index] += mean
             steps[HEADS, i] = fit.squares[index]
         for i in range(count):
             factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
-            row = int64(found[i]) * width + HEADS
+            row = int64(feature_numbers[i]) * width + HEADS
             own = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows``
             for k in range(fit.units):
                 own[k] += factor * slopes[k]
 
 
 @kernel()
-def learn_examples(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.float64]) -> None:
-    """One pass over the examples; their squared errors, before each was learned from, are added to ``squared`` [HEADS].
+def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_errors: NDArray[np.float64]) -> None:
+    """One pass over the examples; their squared errors, before each was learned from, are added to ``squared_errors`` [HEADS].
 
     At a ``rate`` of 0 nothing is learned.
     """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     errors, steps, rate32 = np.empty(HEADS, np.float32), allocate_step_memory(), np.float32(rate)
     for i in range(examples.targets.shape[0]):
-        found = examples.found[examples.begins[i] : examples.begins[i + 1]]
+        found = examples.feature_numbers[examples.begins[i] : examples.begins[i + 1]]
         count = int64(found.shape[0])
         forward(found, count, fit, sums)
         for head in range(HEADS):
             errors[head] = np.float32(examples.targets[i, head] - sigmoid(float64(sums[head])))
-            squared[head] += errors[head] * errors[head]
+            squared_errors[head] += errors[head] * errors[head]
         if rate > 0.0:
-            mean = learn_outputs(errors, rate32, fit, sums, slopes)
-            learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
+            mean = learn_output_weights(errors, rate32, fit, sums, slopes)
+            learn_feature_weights(found, count, errors, rate32, fit, slopes, mean, steps)
 
 
 def round_weights(fit: StageFit) -> NDArray[np.int16]:
@@ -216,19 +216,19 @@ class StageLearner(Protocol):
 def learn_in_passes(
     words: NDArray[np.uint64],
     plan: LearningPlan,
-    blocks: Callable[[int], Iterator[StageLearner]],
+    read_learners: Callable[[int], Iterator[StageLearner]],
     threads: int,
 ) -> tuple[Stages, pl.DataFrame]:
     """Linear weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
 
-    ``blocks`` gives the blocks of games of a pass, by its number from 0.
+    ``read_learners`` gives the blocks of games of a pass, by its number from 0.
     """
     fits = {stage: build_stage_fit(words, 0, plan.seed) for stage in range(1, CELLS)}
     rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()
     with ThreadPoolExecutor(threads) as pool:
         for number in range(plan.passes):
             sums = {stage: np.zeros((2, 1 + HEADS)) for stage in fits}
-            for learn in blocks(number):
+            for learn in read_learners(number):
                 list(pool.map(learn, fits, repeat(plan.rate_for_pass(number)), fits.values(), sums.values()))
             for stage in reversed(fits):
                 means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]

@@ -64,20 +64,20 @@ class StagePlan(NamedTuple):
     turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
     units: int = 0
     passes: int = 5
-    exact: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
+    exact_share: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
 
 
 PLANS = {  # by number of pieces; from 11 on, replies always show how a game ends
-    10: StagePlan(700_000, (3, 6), MAX_UNITS, 2, exact=1.0),
-    9: StagePlan(900_000, (1, 7), MAX_UNITS, 2, exact=1.0),
-    8: StagePlan(400_000, (1, 5), MAX_UNITS, 2, exact=1.0),
-    7: StagePlan(50_000, (1, 3), 96, 4, exact=0.5),
+    10: StagePlan(700_000, (3, 6), MAX_UNITS, 2, exact_share=1.0),
+    9: StagePlan(900_000, (1, 7), MAX_UNITS, 2, exact_share=1.0),
+    8: StagePlan(400_000, (1, 5), MAX_UNITS, 2, exact_share=1.0),
+    7: StagePlan(50_000, (1, 3), 96, 4, exact_share=0.5),
     **{stage: StagePlan(15_000) for stage in range(6, 0, -1)},
 }
 MIN_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by heart
 
 
-def build_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
+def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
     """The plans for at most so many games, and for so many passes if they are given."""
     return {
         stage: plan._replace(
@@ -120,7 +120,7 @@ class GameSample(NamedTuple):
     words: NDArray[np.uint64]
     games: Games
 
-    def split(self, held_out: bool) -> GameSample:
+    def select_games(self, held_out: bool) -> GameSample:
         """The games that measure the error, or those that are learned from."""
         rows = np.flatnonzero(is_held_out(self.words) == held_out)
         return GameSample(self.words[rows], Games(*(np.ascontiguousarray(each[..., rows]) for each in self.games)))
@@ -142,14 +142,14 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 
 
 @kernel()
-def compute_game_words(run: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """A random word for each game of a run, the same whatever else was chosen: [G] uint64.
 
-    ``run`` is the run's number by ``run_id_to_stream_key``.
+    ``run_key`` is the run's number by ``run_id_to_stream_key``.
     """
     words = np.empty(game_id.shape[0], np.uint64)
     for i in range(game_id.shape[0]):
-        words[i] = mix(mix(uint64(run) + uint64(seed) * GAMMA) ^ (uint64(game_id[i]) + GAMMA))
+        words[i] = mix(mix(uint64(run_key) + uint64(seed) * GAMMA) ^ (uint64(game_id[i]) + GAMMA))
     return words
 
 
@@ -179,7 +179,7 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 
 
 @kernel()
-def collect_boards(
+def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
     """Fill ``boards`` with afterstates of ``stage`` pieces from some games; returns how many.
@@ -218,7 +218,7 @@ def collect_boards(
 
 @kernel()
 def extract_features(
-    boards: StageBoards, count: int, words: Any, found: NDArray[np.int32], begins: NDArray[np.int64]
+    boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
     """The features of ``count`` boards, as ``Examples`` have them; returns how many boards these are.
 
@@ -234,7 +234,7 @@ def extract_features(
         if features < 0:
             continue
         for k in range(features):
-            found[begins[kept] + k] = own[k]
+            feature_numbers[begins[kept] + k] = own[k]
         begins[kept + 1] = begins[kept] + features
         boards.lanes[kept], boards.occupied[kept] = boards.lanes[i], occupied
         boards.left[kept], boards.gift[kept] = boards.left[i], boards.gift[i]
@@ -243,7 +243,7 @@ def extract_features(
 
 
 @kernel()
-def back_up_targets(
+def mix_in_best_replies(
     boards: StageBoards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
 ) -> None:
     """Mix ``share`` of the chances by the best replies, as ``weights`` of the next stage value them, into ``targets``.
@@ -294,7 +294,7 @@ class LineSweep:
         self._words, self._plans, self._plan, self._threads = words, plans, plan, threads
         self._rules = dataset.rules.tables
         games = sample_games(dataset, plan.seed)
-        self._learned, self._held_out = games.split(held_out=False), games.split(held_out=True)
+        self._learned, self._held_out = games.select_games(held_out=False), games.select_games(held_out=True)
         solver = Solver(dataset.rules, MEGABYTES)
         self._solvers = queue.SimpleQueue[Solver]()  # one for each thread
         for _ in range(threads):
@@ -311,7 +311,7 @@ class LineSweep:
             try:
                 for stage in sorted(self._plans, reverse=True):
                     plan, after = self._plans[stage], fitted.get(stage + 1)
-                    measured = StagePlan(plan.games // 8, exact=1.0 if stage >= EXACT_ERROR_FROM else 0.0)
+                    measured = StagePlan(plan.games // 8, exact_share=1.0 if stage >= EXACT_ERROR_FROM else 0.0)
                     parts, held_out = (
                         self._submit_blocks(pool, stage, games, each, after)
                         for games, each in ((self._learned, plan), (self._held_out, measured))
@@ -331,24 +331,24 @@ class LineSweep:
         stage: int,
         games: GameSample,
         plan: StagePlan,
-        after: Future[NDArray[np.int16] | None] | None,
+        next_stage_weights: Future[NDArray[np.int16] | None] | None,
     ) -> list[Future[StageExamples]]:
         """Tasks that prepare the boards of a stage, in blocks of games."""
         size, step = min(plan.games, len(games.words)), max(BLOCK_BOARDS // (plan.turns[0] * plan.turns[1]), 1)
         spans = [(first, min(first + step, size)) for first in range(0, size, step)]
         prepared = [pool.submit(self.prepare_block, games, span, stage, plan) for span in spans]
-        if plan.exact == 1.0 or after is None:
+        if plan.exact_share == 1.0 or next_stage_weights is None:
             return prepared
-        return [pool.submit(self.back_up_block, part, 1.0 - plan.exact, after) for part in prepared]
+        return [pool.submit(self.mix_in_block_replies, part, 1.0 - plan.exact_share, next_stage_weights) for part in prepared]
 
     def prepare_block(self, games: GameSample, span: tuple[int, int], stage: int, plan: StagePlan) -> StageExamples:
         """The boards of some games with their features, and their exact values if these are learned."""
         boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
-        count = collect_boards(games, span, stage, plan.turns, boards, self._rules)
+        count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
         found, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
         count = extract_features(boards, count, self._words, found, begins)
         boards, begins = boards.select_first(count), begins[: count + 1].copy()
-        targets = self._solve_targets(boards) if plan.exact > 0.0 else np.zeros((count, HEADS))
+        targets = self._solve_targets(boards) if plan.exact_share > 0.0 else np.zeros((count, HEADS))
         return StageExamples(boards, Examples(found[: begins[-1]].copy(), begins, targets))
 
     def _solve_targets(self, boards: StageBoards) -> NDArray[np.float64]:
@@ -358,24 +358,24 @@ class LineSweep:
         finally:
             self._solvers.put(solver)
 
-    def back_up_block(
-        self, part: Future[StageExamples], share: float, after: Future[NDArray[np.int16] | None]
+    def mix_in_block_replies(
+        self, block: Future[StageExamples], share: float, next_stage_weights: Future[NDArray[np.int16] | None]
     ) -> StageExamples:
         """The boards with ``share`` of what the best replies leave, by the weights of the stage after."""
-        weights, (boards, examples) = after.result(), part.result()
+        weights, (boards, examples) = next_stage_weights.result(), block.result()
         if weights is None:
             return StageExamples(boards, examples._replace(targets=self._solve_targets(boards)))
         stages = np.zeros((CELLS, 2), np.uint64)
         stages[:, 1] = count_hidden_units(weights, int(self._words[STAGE_SIZE]))
-        back_up_targets(boards, self._words, Weights(weights, stages.reshape(-1)), share, examples.targets)
+        mix_in_best_replies(boards, self._words, Weights(weights, stages.reshape(-1)), share, examples.targets)
         return StageExamples(boards, examples)
 
     def _fit_stage(
-        self, stage: int, parts: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
+        self, stage: int, learned_blocks: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
     ) -> NDArray[np.int16] | None:
         """The weights of a stage, None without boards; its errors are added to the curve."""
-        learned, measured = ([each.result().examples for each in futures] for futures in (parts, held_out))
-        parts.clear()  # their memory is needed for other stages
+        learned, measured = ([each.result().examples for each in futures] for futures in (learned_blocks, held_out))
+        learned_blocks.clear()  # their memory is needed for other stages
         size, plan = sum(len(each.targets) for each in learned), self._plans[stage]
         if size == 0:
             return None

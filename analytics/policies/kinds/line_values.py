@@ -16,7 +16,7 @@ from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines,
 from agents.learning.line_features import MAX_FEATURES, build_feature_words, compute_feature_hash, compute_features
 from agents.learning.policy import Policy
 from agents.line_values import FEATURE_HASH, HEADS, LINE_VALUES, sigmoid, to_columns
-from analytics.policies.kinds.dataset import GameSource, LearnedPolicy, check_agent_played, find_agent_seats
+from analytics.policies.kinds.dataset import GameSource, LearnedPolicy, check_agent_played, find_agent_seat_bits
 from analytics.policies.kinds.line_cloning import learn_from_turns
 from analytics.policies.kinds.line_fit import (
     BLOCK_GAMES,
@@ -27,10 +27,10 @@ from analytics.policies.kinds.line_fit import (
     allocate_step_memory,
     forward,
     learn_in_passes,
-    learn_outputs,
-    learn_rows,
+    learn_output_weights,
+    learn_feature_weights,
 )
-from analytics.policies.kinds.line_sweep import MAX_GAMES, LineSweep, build_plans
+from analytics.policies.kinds.line_sweep import MAX_GAMES, LineSweep, build_stage_plans
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
 from quarto.jit import float64, int64, kernel
@@ -49,7 +49,7 @@ class ValuesBlock(NamedTuple):
 
 @kernel()
 def learn_block(
-    logged: ValuesBlock,
+    block: ValuesBlock,
     stage: int,
     words: Any,
     rate: float,
@@ -67,11 +67,11 @@ def learn_block(
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     boards, rate32, steps = int64(0), np.float32(rate), allocate_step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
-    games = logged.games
-    for game in range(logged.opening.shape[0]):
-        if games.plies[game] <= stage or logged.opening[game] > stage or (logged.seats[game] >> (stage & 1)) & 1 == 0:
+    games = block.games
+    for game in range(block.opening.shape[0]):
+        if games.plies[game] <= stage or block.opening[game] > stage or (block.seats[game] >> (stage & 1)) & 1 == 0:
             continue
-        expected = int64(logged.evaluations[stage - 1, game])
+        expected = int64(block.evaluations[stage - 1, game])
         if expected == NO_VALUE:
             continue
         occupied, left = int64(0), int64(ALL_PIECES)
@@ -93,8 +93,8 @@ def learn_block(
         for head in range(HEADS):
             errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
             sums[head] += errors[head] * errors[head]
-        mean = learn_outputs(errors, rate32, fit, values, slopes)
-        learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
+        mean = learn_output_weights(errors, rate32, fit, values, slopes)
+        learn_feature_weights(found, count, errors, rate32, fit, slopes, mean, steps)
         boards += 1
     return boards
 
@@ -110,7 +110,7 @@ def learn_from_evaluations(
     def read_learners(_number: int) -> Iterator[StageLearner]:
         met = False
         for record, part in dataset.read_blocks():
-            seats = find_agent_seats(agent, record, part.game_id)
+            seats = find_agent_seat_bits(agent, record, part.game_id)
             met |= bool(seats.any())
             values = dataset.read_evaluation_values(record.run_id, part)
             for first in range(0, len(part.game_id), BLOCK_GAMES):
@@ -177,7 +177,7 @@ class LineValuesKind:
     def learn(self, dataset: GameSource, threads: int) -> LearnedPolicy:
         words, plan = build_feature_words(dataset.rules), LearningPlan(self.passes or GAME_PASSES, self.rate, self.seed)
         if self.method == FITTED:
-            plans = build_plans(min(self.games, dataset.size), self.passes)
+            plans = build_stage_plans(min(self.games, dataset.size), self.passes)
             stages, curve = LineSweep(dataset, words, plans, plan, threads).run()
         else:
             learn = learn_from_turns if self.method == CLONING else learn_from_evaluations

@@ -57,20 +57,20 @@ class McAfterstate:
     ) -> tuple[NDArray[Any], ...]:
         """Lanes, occupied, count and mean of the afterstates with this many pieces."""
         level = build_level(dataset.rules, pieces)
-        keys, counts, totals = sum_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
+        keys, counts, totals = sum_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
         lanes, occupied = decode_afterstates(keys[kept], level)
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
 
 
-def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict[str, NDArray[Any]]:
+def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value_column: str) -> dict[str, NDArray[Any]]:
     """The table of the afterstates of all levels, rows ascending by lanes, then by occupied.
 
-    Each level has the columns lanes, occupied, count and the one named ``value``.
+    Each level has the columns lanes, occupied, count and the one named ``value_column``.
     """
     lanes, occupied, *others = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
-    columns = zip(("lanes", "occupied", "count", value), (lanes, occupied, *others), strict=True)
+    columns = zip(("lanes", "occupied", "count", value_column), (lanes, occupied, *others), strict=True)
     return {name: column[order] for name, column in columns}
 
 
@@ -149,7 +149,7 @@ def update_boards(step: Callable[..., None], games: Games, ply: int, boards: Gam
 
 
 @kernel()
-def encode_outcomes(
+def fill_outcome_words(
     games: Games,
     opening: NDArray[np.int8],
     level: AfterstateLevel,
@@ -176,7 +176,7 @@ def encode_outcomes(
 
 
 @kernel()
-def find_keys_and_wins(
+def fill_keys_and_wins(
     games: Games,
     level: AfterstateLevel,
     boards: GameBoards,
@@ -195,7 +195,7 @@ def find_keys_and_wins(
 
 
 @kernel()
-def sum_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def sum_outcomes_by_key(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
     """Sorted words of ``encode_outcomes``, added up by key: keys [K], games, and wins less losses."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
@@ -220,7 +220,7 @@ def encode_sorted_outcomes(
     words = np.empty(size, np.uint64)
 
     def encode_span(first: int, last: int) -> NDArray[np.uint64]:
-        count = encode_outcomes(dataset.games, dataset.opening, level, boards, words, (first, last))
+        count = fill_outcome_words(dataset.games, dataset.opening, level, boards, words, (first, last))
         return words[first : first + count]
 
     found = np.concatenate(map_spans(encode_span, 0, size, threads))

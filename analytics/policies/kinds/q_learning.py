@@ -15,7 +15,7 @@ from agents.learning.learner import SPAN_TYPE, UPDATE_RESULT_TYPE, UPDATE_TYPE, 
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
-from analytics.policies.kinds.dataset import Dataset, check_agent_played, find_agent_seats
+from analytics.policies.kinds.dataset import Dataset, check_agent_played, find_agent_seat_bits
 from analytics.policies.relearning import LearnerState
 from analytics.store.records import run_id_to_stream_key
 from quarto.batch import GAME_BITS, Games
@@ -30,7 +30,7 @@ SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
 @kernel(
     UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE)
 )
-def learn_from_views(
+def learn_until_full(
     update: UpdateKernel,
     rules: Any,
     agent: Any,
@@ -59,7 +59,7 @@ def learn_from_views(
     return span[1], True
 
 
-def replay_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
+def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
     """A learner's policy after all games, by run and id; ``seats`` [G] has a bit for each seat that it learns as."""
     state = LearnerState(learner, dataset.rules)
     update, rules = learner.load_update(), dataset.rules.tables
@@ -67,9 +67,9 @@ def replay_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) ->
         view, run = 2 * first, run_id_to_stream_key(record.run_id)
         while view < 2 * end:
             agent, span = state.player.agent, (view, 2 * end)
-            view, room = learn_from_views(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
+            view, room = learn_until_full(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
             if not room:
-                state.grow()
+                state.enlarge_knowledge()
     return learner.policy(state.knowledge)
 
 
@@ -84,7 +84,7 @@ class QTable:
         self.learner = QTableLearner(learning_rate, discount)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
-        return replay_games(self.learner, dataset, np.ones(len(dataset.game_id), np.int8))  # once a game
+        return learn_policy_from_games(self.learner, dataset, np.ones(len(dataset.game_id), np.int8))  # once a game
 
 
 class EncodedQ:
@@ -110,9 +110,9 @@ class EncodedQ:
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
         seats = np.concatenate(
             [
-                find_agent_seats(self.agent, record, dataset.game_id[first:end])
+                find_agent_seat_bits(self.agent, record, dataset.game_id[first:end])
                 for record, first, end in dataset.list_run_spans()
             ]
         )
         check_agent_played(self.agent, bool(seats.any()), dataset.runs)
-        return replay_games(self.learner, dataset, seats)
+        return learn_policy_from_games(self.learner, dataset, seats)

@@ -72,12 +72,12 @@ class ArchiveFiles:
         found = list[VerifiableFile]()
         for run in self.archive.list_run_ids() if run_id is None else [run_id]:
             if table in TABLE_SCHEMAS:
-                found += self.list_game_files(table, run, self.archive.list_effective_ranges(run))
+                found += self.list_range_files(table, run, self.archive.list_effective_ranges(run))
             else:
                 found += (
-                    self._list_position_files(run)
+                    self._list_deepest_position_files(run)
                     if table == POSITIONS_TABLE.name
-                    else self.list_derived_files(DERIVED_TABLES[table], run)[0]
+                    else self.list_derived_files_and_gaps(DERIVED_TABLES[table], run)[0]
                 )
         self.check_files(found)
         return found
@@ -90,20 +90,20 @@ class ArchiveFiles:
             self.record_failures[run_id] = error
             return error
 
-    def group_files(
-        self, table: str, found: Iterable[VerifiableFile]
+    def group_files_by_condition(
+        self, table: str, files: Iterable[VerifiableFile]
     ) -> list[tuple[list[VerifiableFile], dict[str, str]]]:
         """Files of a table in groups that have one condition, each with the columns that follow from records.
 
         Only ``games`` has such columns. To read one of a run whose record is damaged or lost is an error.
         """
         groups: dict[tuple[str, ...], tuple[list[VerifiableFile], dict[str, str]]] = {}
-        for file in found:
+        for file in files:
             values = record_columns_sql(self._load_record_or_error(file.run_id)) if table == GAMES_FOLDER else {}
             groups.setdefault((file.condition, *values.values()), ([], values))[0].append(file)
         return [*groups.values()]
 
-    def _list_position_files(self, run_id: str) -> list[VerifiableFile]:
+    def _list_deepest_position_files(self, run_id: str) -> list[VerifiableFile]:
         """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
 
         Raises ``NotIndexedError`` if there is none.
@@ -111,40 +111,40 @@ class ArchiveFiles:
         least = format_extent(END_PLY)
         extents = [extent for extent in list_extents(self.archive, run_id, POSITIONS_TABLE) if extent >= least]
         for extent in extents:
-            found, lacking = self.list_derived_files(POSITIONS_TABLE, run_id, extent.__eq__)
+            found, lacking = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extent.__eq__)
             if not lacking:
                 return found
-        _, short = self.list_derived_files(POSITIONS_TABLE, run_id, extents.__contains__)
+        _, short = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extents.__contains__)
         if not short and not extents:  # there are no games
             return []
         needed = least if short else extents[0]
-        lacking = short or self.list_derived_files(POSITIONS_TABLE, run_id, needed.__eq__)[1]
+        lacking = short or self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, needed.__eq__)[1]
         ranges = len(self.archive.list_effective_ranges(run_id))
         raise NotIndexedError(
             f"{len(lacking)} of {ranges} ranges of games of run {run_id} are not indexed to ply {int(needed)}: run "
             f"{self.archive.format_command('archive index')} first"
         )
 
-    def list_game_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
+    def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
         """The files of ``games`` or ``plies`` of some ranges. Raises ``MissingFileError`` for one that is lost."""
         return [self._build_range_file(table, run_id, stored) for stored in ranges]
 
-    def list_derived_files(
-        self, table: RangeTable, run_id: str, enough: ExtentFilter | None = None
+    def list_derived_files_and_gaps(
+        self, table: RangeTable, run_id: str, extent_filter: ExtentFilter | None = None
     ) -> tuple[list[VerifiableFile], list[StoredRange]]:
         """The files of a derived table of a run, and the ranges of games that are in none of them.
 
-        Without ``enough`` those of the extent that most games have.
+        Without ``extent_filter`` those of the extent that most games have.
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
-        if enough is None and self._check:
+        if extent_filter is None and self._check:
             self._check_lost_units(table, run_id)
         known = (
             select_best_ranges(archive, run_id, table)
-            if enough is None
-            else archive.list_effective_ranges(run_id, table.name, enough)
+            if extent_filter is None
+            else archive.list_effective_ranges(run_id, table.name, extent_filter)
         )
-        found = [self._build_checked_file(run_id, folder / each.name, each.checksum) for each in known]
+        found = [self._build_verifiable_file(run_id, folder / each.name, each.checksum) for each in known]
         return found, archive.list_effective_ranges(run_id).select_outside(known)
 
     def _check_lost_units(self, table: RangeTable, run_id: str) -> None:
@@ -157,16 +157,16 @@ class ArchiveFiles:
         if record and lost:
             raise FailureError(f"{self.archive.folder(table.name, run_id)} {describe_loss(record, table, lost)}")
 
-    def list_first_ply_files(self) -> tuple[list[VerifiableFile], list[VerifiableFile]]:
+    def list_first_ply_files_and_rest(self) -> tuple[list[VerifiableFile], list[VerifiableFile]]:
         """The files that count first plies, and the files of plies of the games in none of these.
 
         Raises ``FailureError`` if one is not as it was written.
         """
         counted, rest = list[VerifiableFile](), list[VerifiableFile]()
         for run_id in self.archive.list_run_ids():
-            found, lacking = self.list_derived_files(FIRST_PLIES_TABLE, run_id)
+            found, lacking = self.list_derived_files_and_gaps(FIRST_PLIES_TABLE, run_id)
             counted += found
-            rest += self.list_game_files("plies", run_id, lacking)
+            rest += self.list_range_files("plies", run_id, lacking)
         self.check_files([*counted, *rest])
         return counted, rest
 
@@ -175,16 +175,16 @@ class ArchiveFiles:
             path = self.archive.find_path(table, run_id, stored)
         except FileNotFoundError as error:
             raise MissingFileError(self._describe_damage(str(error))) from error
-        file = self._build_checked_file(run_id, path, path.name.split(".")[-2])
+        file = self._build_verifiable_file(run_id, path, path.name.split(".")[-2])
         if stored.is_file:
             return file
         return file._replace(
             condition=unit_condition_sql(self.archive.load_run(run_id).unit_line, stored.first, stored.end)
         )
 
-    def _build_checked_file(self, run_id: str, path: PurePath, check: str, rows: int | None = None) -> VerifiableFile:
+    def _build_verifiable_file(self, run_id: str, path: PurePath, checksum: str, rows: int | None = None) -> VerifiableFile:
         backend = self.archive.backend
-        return VerifiableFile(run_id, backend.absolute(path), check, backend, rows)
+        return VerifiableFile(run_id, backend.absolute(path), checksum, backend, rows)
 
     def _build_damage_error(self, file: VerifiableFile) -> FailureError:
         """The error for a file that is not as it was written."""
@@ -205,30 +205,30 @@ class ArchiveFiles:
             raise self._build_damage_error(damaged)
         self._checked_files |= new
 
-    def find_failure(self, complaint: str, name_of: Callable[[PurePath], str]) -> FailureError | None:
+    def find_damage_error(self, message: str, format_path: Callable[[PurePath], str]) -> FailureError | None:
         """The error for the damaged file behind a message that is about one; None if no file is damaged.
 
-        ``name_of`` gives the name of a file in messages. Files that no question has read are not looked at.
+        ``format_path`` gives the name of a file in messages. Files that no question has read are not looked at.
         """
         files = list(self._checked_files.values())
-        named = [file for file in files if name_of(file.path) in complaint] or files
+        named = [file for file in files if format_path(file.path) in message] or files
         gone = (file for file in named if self._current_backend.status(file.path) is None)
         damaged = next(gone, None) or next((file for file in named if not file.is_sound), None)
         return None if damaged is None else self._build_damage_error(damaged)
 
-    def check_run(self, run_id: str) -> None:
+    def check_run_exists(self, run_id: str) -> None:
         """Raise ``RequestError`` unless a run is in the archive."""
         if run_id not in self.archive.list_run_ids() and self.archive.find_run(run_id) is None:
             raise unknown_run_error(self.archive, run_id, self.archive.list_run_ids())
 
-    def find_policy_card(self, wanted: str) -> PolicyCard:
+    def find_policy_card(self, name_or_id: str) -> PolicyCard:
         """The card of a policy by its id or name. Raises ``RequestError`` if there is none."""
         cards = self.archive.load_cards()
-        found = [card for card in cards if wanted in (card.policy_id, card.name)]
+        found = [card for card in cards if name_or_id in (card.policy_id, card.name)]
         if not found:
             known = {card.name for card in cards}
             raise RequestError(
-                f"policy {wanted!r} is not in archive {self.archive.root}{describe_valid_names(wanted, known)}"
+                f"policy {name_or_id!r} is not in archive {self.archive.root}{describe_valid_names(name_or_id, known)}"
             )
         return found[-1]  # the newest card of a name
 
@@ -238,6 +238,6 @@ class ArchiveFiles:
             return None
         path = policy_folder(self.archive, card.policy_id) / card.stored_name(TABLE)
         said = card.files[TABLE]
-        file = self._build_checked_file("", path, said.sha256, said.rows)
+        file = self._build_verifiable_file("", path, said.sha256, said.rows)
         self.check_files([file])
         return file

@@ -80,14 +80,14 @@ class Connection:
         run = self.duckdb.execute
         if (filesystem := build_filesystem(self._files.archive.backend)) is not None:
             self.duckdb.register_filesystem(filesystem)
-        run("SET VARIABLE tables = $1", [[f"{self.locate_file(folder)}/" for folder in self._files.folders]])
+        run("SET VARIABLE tables = $1", [[f"{self.to_queryable_path(folder)}/" for folder in self._files.folders]])
         run("SET allowed_directories = getvariable('tables')")
         run("SET parquet_metadata_cache = true")  # files of tables never change
         run("SET python_enable_replacements = false")  # else an unknown name could be a variable of this program
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 
-    def locate_file(self, path: PurePath) -> PurePath:
+    def to_queryable_path(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive.
 
         They take some names of folders as patterns, and refuse names that are not UTF-8. URLs have neither problem.
@@ -120,7 +120,7 @@ class Connection:
     def prepare_query(self, text: str) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
         read = find_references(self.duckdb, text, QUERYABLE_NAMES)
-        self._define(list_needed_names(" ".join([text, *sorted(read.views)])))
+        self._define_missing(list_needed_names(" ".join([text, *sorted(read.views)])))
         more = views.ON_DEMAND_COLUMNS if read.columns is None else views.ON_DEMAND_COLUMNS & read.columns
         if more != self._columns and not read.views.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
             self._columns = more
@@ -131,7 +131,7 @@ class Connection:
         if names:
             self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
 
-    def _define(self, names: Iterable[str]) -> bool:
+    def _define_missing(self, names: Iterable[str]) -> bool:
         """Make views, without their rows, and macros, in the order of ``list_needed_names``; false: all were there."""
         new = [name for name in names if name not in self._defined]
         for name in new:
@@ -141,10 +141,10 @@ class Connection:
 
     def define_all(self) -> bool:
         """Make every view and macro, so that DuckDB can propose them; false: all were there."""
-        return self._define(list_needed_names(" ".join(load_definitions())))
+        return self._define_missing(list_needed_names(" ".join(load_definitions())))
 
-    def _try_fill_view(self, view: str, perhaps: bool) -> None:
-        """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""
+    def _try_fill_view(self, view: str, may_be_unread: bool) -> None:
+        """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``may_be_unread`` fails when it is."""
         complaint = None
         try:
             self._fill_view(view)
@@ -153,7 +153,7 @@ class Connection:
             self._made.add(view)
         except FailureError as error:
             # A question that is wrong says that first, and nobody indexes for it.
-            if not perhaps and not isinstance(error, NotIndexedError):
+            if not may_be_unread and not isinstance(error, NotIndexedError):
                 raise
             self._broken[view] = error
             self.duckdb.execute(
@@ -164,7 +164,7 @@ class Connection:
         except duckdb.Error as error:
             complaint = str(error)
         if complaint is not None:  # not raised above: a chained error would keep DuckDB's objects alive
-            raise self.find_failure(complaint) or FailureError(
+            raise self.find_damage_error(complaint) or FailureError(
                 f"view {view} cannot be made: {build_query_error(complaint)}"
             )
 
@@ -181,33 +181,33 @@ class Connection:
                 _build_rules_column,
             )
         elif view == "boards":
-            made = partial(lazy_rows.scan_boards, more=self._columns)
-            values = partial(views.board_columns_sql, left_out=views.ON_DEMAND_COLUMNS.difference(self._columns))
+            made = partial(lazy_rows.scan_boards, extra_columns=self._columns)
+            values = partial(views.board_columns_sql, omitted_columns=views.ON_DEMAND_COLUMNS.difference(self._columns))
             self._create_replay_view(view, self._files.archive.list_run_ids(), made, values)
         elif view == "first_plies":
-            counted, rest = self._files.list_first_ply_files()
+            counted, rest = self._files.list_first_ply_files_and_rest()
             self._create_file_view("_first_plies", counted)
             self._create_file_view(views.UNCOUNTED_PLIES_VIEW, rest)
         else:
             found = self._files.list_sound_files(view)
             self._create_file_view(view if view in TABLE_SCHEMAS else f"_{view}", found)
             if view == "decisions":
-                self._create_position_keys({file.run_id for file in found})
+                self._create_position_keys_if_read({file.run_id for file in found})
         if view in views.DERIVED_TABLE_VIEWS:
             with self.register_frames({"_frame": views.build_pairings_table(self._files.archive)}):
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
-    def _create_file_view(self, view: str, found: Sequence[VerifiableFile]) -> None:
-        groups = self._files.group_files(view, found)
+    def _create_file_view(self, view: str, files: Sequence[VerifiableFile]) -> None:
+        groups = self._files.group_files_by_condition(view, files)
         sources = [(self.build_from_clause(group), {"run_id": views.RUN_ID_SQL} | values) for group, values in groups]
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def build_from_clause(self, files: Sequence[VerifiableFile]) -> str:
         """The clause that reads files with one condition."""
-        return views.file_rows_sql((self.locate_file(file.path) for file in files), files[0].condition)
+        return views.file_rows_sql((self.to_queryable_path(file.path) for file in files), files[0].condition)
 
     def _create_replay_view(
-        self, view: str, run_ids: Iterable[str], replay: ReplayScanner, values: RecordColumns
+        self, view: str, run_ids: Iterable[str], replay: ReplayScanner, record_columns: RecordColumns
     ) -> None:
         """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
         self._files.list_sound_files("plies")
@@ -215,17 +215,17 @@ class Connection:
         for run_id in run_ids:
             record = archive.load_run(run_id)  # raises before DuckDB reads
             self.duckdb.register(f"{view}_{run_id}", LazyArrowStream(replay(archive, record, self.failures)))
-            sources.append((f"FROM {view}_{run_id}", {"run_id": views.quote_literal(run_id)} | values(record)))
+            sources.append((f"FROM {view}_{run_id}", {"run_id": views.quote_literal(run_id)} | record_columns(record)))
         self.duckdb.execute(views.create_view_sql(view, sources))
 
-    def _create_position_keys(self, run_ids: Iterable[str]) -> None:
+    def _create_position_keys_if_read(self, run_ids: Iterable[str]) -> None:
         """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""
         keyed = not KEY_COLUMNS.keys().isdisjoint(self._columns)
         if keyed:
             self._create_replay_view(
                 views.POSITION_KEYS_VIEW,
                 sorted(run_ids),
-                partial(lazy_rows.scan_boards, more=[*KEY_COLUMNS]),
+                partial(lazy_rows.scan_boards, extra_columns=[*KEY_COLUMNS]),
                 _build_rules_column,
             )
         self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {keyed}")
@@ -236,18 +236,18 @@ class Connection:
         file = self._files.find_policy_file(card)
         if file is None:
             return views.genome_table_sql(card.parameters)
-        path = self.locate_file(file.path)
+        path = self.to_queryable_path(file.path)
         rows = pl.scan_parquet(str(path), glob=False, **self._files.archive.backend.polars_arguments)
         return views.policy_table_sql(path, rows.collect_schema())
 
-    def find_failure(self, complaint: str) -> FailureError | None:
+    def find_damage_error(self, message: str) -> FailureError | None:
         """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
         for failure in (*self._broken.values(), *self._files.record_failures.values()):
-            if _format_for_duckdb(failure) in complaint:
+            if _format_for_duckdb(failure) in message:
                 return failure
-        if _QUERY_TEXT_ERROR.match(complaint) or not _FILE_ERROR.match(complaint):
+        if _QUERY_TEXT_ERROR.match(message) or not _FILE_ERROR.match(message):
             return None
-        return self._files.find_failure(complaint, lambda path: str(self.locate_file(path)))
+        return self._files.find_damage_error(message, lambda path: str(self.to_queryable_path(path)))
 
     @contextmanager
     def register_frames(self, frames: Mapping[str, Any]) -> Iterator[None]:
@@ -320,7 +320,7 @@ class ScratchFolder:
             ) from error
         self.folders.add(self.folder)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        self._remove = weakref.finalize(self, _remove_folder, self.folder, lock, os.getpid())
+        self._remove = weakref.finalize(self, _remove_folder_and_unlock, self.folder, lock, os.getpid())
 
     @property
     def spill_folder(self) -> Path:
@@ -332,9 +332,9 @@ class ScratchFolder:
         self._remove()
 
 
-def _remove_folder(folder: Path, lock: int, process: int) -> None:
+def _remove_folder_and_unlock(folder: Path, lock: int, process_id: int) -> None:
     """Remove a folder, and close its lock. In a fork of its process, which goes on with it, only the lock is closed."""
-    if os.getpid() == process:
+    if os.getpid() == process_id:
         shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
     ScratchFolder.folders.discard(folder)
     os.close(lock)
@@ -342,7 +342,7 @@ def _remove_folder(folder: Path, lock: int, process: int) -> None:
 
 def ensure_plain_path(root: Path) -> Path:
     """Return a path to an archive that DuckDB and Polars take as it is: if need be a link, until the process ends."""
-    if is_plain(root):
+    if is_plain_path(root):
         return root
     link = _create_link_folder(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     with suppress(FileExistsError):
@@ -355,15 +355,15 @@ def _create_link_folder(_process: int) -> ScratchFolder:
     return ScratchFolder()
 
 
-def is_plain(path: PurePath) -> bool:
+def is_plain_path(path: PurePath) -> bool:
     """Whether DuckDB takes a path as it is: no pattern, and UTF-8."""
     text = str(path)
     return not _GLOB_CHARACTERS & set(text) and text.encode(errors="replace").decode() == text
 
 
-def remove_abandoned_folders(temporary: Path) -> None:
-    """Remove the folders of this user's processes that have ended. Others share ``temporary``: theirs stay."""
-    for folder in temporary.glob(f"{SCRATCH_PREFIX}*"):
+def remove_abandoned_folders(temporary_folder: Path) -> None:
+    """Remove the folders of this user's processes that have ended. Others share ``temporary_folder``: theirs stay."""
+    for folder in temporary_folder.glob(f"{SCRATCH_PREFIX}*"):
         with suppress(OSError):  # another process removes it at the same time
             status = folder.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not _is_in_use(folder, status):

@@ -15,10 +15,10 @@ from typing import Any, Self, TypeVar
 import duckdb
 import polars as pl
 
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.questions.sql import views
 from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
-from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain
+from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain_path
 from analytics.questions.sql.lazy_rows import ArrowStream, scan_frames
 from analytics.questions.sql.query_execution import (
     NO_LIMITS,
@@ -30,7 +30,7 @@ from analytics.questions.sql.query_execution import (
     run_query,
 )
 from analytics.questions.sql.syntax import check_vocabulary
-from analytics.store.marker import VerifiableFile, warn_if_unknown
+from analytics.store.marker import VerifiableFile, warn_if_unknown_archive
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.boards import ORDERED_PLIES
@@ -44,7 +44,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 _IMPORTING_PROCESS = os.getpid()  # the process in which the threads of Polars are
 
 
-def _check_threads() -> None:
+def _check_not_forked() -> None:
     """Raise ``RequestError`` in a process that ``fork()`` made from one with this module.
 
     Polars' threads are not there, and whatever waits for them waits for ever, without a word.
@@ -84,7 +84,7 @@ class OpenArchive:
         self._connection: Connection | None = None
         self.refresh()
         if check:
-            warn_if_unknown(root)
+            warn_if_unknown_archive(root)
 
     def refresh(self) -> None:
         """See the archive as it is now. Raises ``FailureError`` as opening it does."""
@@ -92,15 +92,15 @@ class OpenArchive:
         self.files = ArchiveFiles(self._root, self._check)
 
     def _connect(self) -> Connection:
-        _check_threads()
+        _check_not_forked()
         if self._connection is None:
             self._connection = Connection(self.files, self._limits)
         return self._connection
 
-    def locate_file(self, path: PurePath) -> PurePath:
+    def to_queryable_path(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive. A plain path needs no connection."""
         root = self.archive.backend.absolute(self.archive.root)
-        return path if isinstance(root, Path) and is_plain(root) else self._connect().locate_file(path)
+        return path if isinstance(root, Path) and is_plain_path(root) else self._connect().to_queryable_path(path)
 
     @property
     def archive(self) -> Snapshot:
@@ -150,17 +150,17 @@ class OpenArchive:
         """The answer to a question that reads files by their names. Raises ``MissingFileError`` if one is gone."""
         return self._run_query(text, QueryResult.read_frame)
 
-    def retry_if_file_missing(self, ask: Callable[[], AnswerT]) -> AnswerT:
-        """The answer of ``ask``. If a file is gone, the archive is opened again, and ``ask`` is called again."""
+    def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
+        """The answer of ``operation``. If a file is gone, the archive is opened again, and ``operation`` is called again."""
         with suppress(MissingFileError):
-            return ask()
+            return operation()
         self.refresh()
-        return ask()
+        return operation()
 
     def _run_query(
         self,
         text: str,
-        take: Callable[[QueryResult], AnswerT],
+        consume_result: Callable[[QueryResult], AnswerT],
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
     ) -> AnswerT:
@@ -172,7 +172,7 @@ class OpenArchive:
             with connection.register_frames(frames or {}):
                 if self._vocabulary_only:
                     check_vocabulary(connection.duckdb, text, QUERYABLE_NAMES)
-                return run_query(connection.duckdb, text, parameters, take, limits)
+                return run_query(connection.duckdb, text, parameters, consume_result, limits)
 
         try:
             connection = self._connect()
@@ -193,12 +193,12 @@ class OpenArchive:
             raise (broken and broken[0]) or self._build_error(found)
         return found
 
-    def _build_error(self, complaint: QueryFailure) -> ArenaError:
+    def _build_error(self, query_failure: QueryFailure) -> ArenaError:
         """The error to raise for a complaint: about a damaged file, a limit, or the question."""
-        failure = self._connection and self._connection.find_failure(complaint.text)
-        if complaint.is_fatal:
+        failure = self._connection and self._connection.find_damage_error(query_failure.text)
+        if query_failure.is_fatal:
             self.close()  # it answers nothing more
-        return failure or self._limits.build_memory_error(complaint.text) or build_query_error(complaint.text)
+        return failure or self._limits.build_memory_error(query_failure.text) or build_query_error(query_failure.text)
 
     # The views as lazy frames.
 
@@ -209,7 +209,7 @@ class OpenArchive:
         that is no view and for a run that is not there, ``FailureError`` for a file or record that is missing or
         damaged, and for ``positions`` of games that are not indexed.
         """
-        _check_threads()
+        _check_not_forked()
         if name not in views.VIEWS and not name.startswith(f"{ORDERED_OPENINGS_MACRO}("):
             raise RequestError(f"{name!r} is no view{describe_valid_names(name, views.VIEWS)}")
         if name in ("games", "plies"):
@@ -217,7 +217,7 @@ class OpenArchive:
         if name in views.RECORD_VIEWS and run_id is None:
             return views.build_view_frame(name, self.archive).lazy()
         if run_id is not None:
-            self.files.check_run(run_id)
+            self.files.check_run_exists(run_id)
         if name == "positions":
             self.retry_if_file_missing(
                 lambda: self.files.list_sound_files(name, run_id)
@@ -245,26 +245,26 @@ class OpenArchive:
         Raises ``FailureError`` if a file is not as it was written, or if a record is damaged or lost from which columns
         follow: which columns will be read is not known yet.
         """
-        _check_threads()
+        _check_not_forked()
         if run_id is not None:
-            self.files.check_run(run_id)
+            self.files.check_run_exists(run_id)
         found = self.retry_if_file_missing(lambda: self.files.list_sound_files(table, run_id))
         for each in {file.run_id for file in found} if table == "games" else ():
             self.archive.load_run(each)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLE_SCHEMAS[table].items()}
         types = {name: widened.get(name) or views.POLARS_TYPES[kind] for name, kind in views.VIEWS[table].items()}
-        groups = self.files.group_files(table, found)
+        groups = self.files.group_files_by_condition(table, found)
         parts = [
             self._scan_files(files, widened).select(**self._build_columns(types, run_id, values))
             for files, values in groups
         ]
         return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
 
-    def _scan_files(self, found: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    def _scan_files(self, files: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
         """The rows of files with one condition, with their locations in ``path``."""
         # The scan itself widens: with a cast after it, filters could not skip row groups.
         rows = pl.scan_parquet(
-            [str(self.locate_file(file.path)) for file in found],
+            [str(self.to_queryable_path(file.path)) for file in files],
             schema=schema,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
             hive_partitioning=False,  # it would read folders above the archive as columns
@@ -272,28 +272,28 @@ class OpenArchive:
             include_file_paths="path",
             **self.archive.backend.polars_arguments,
         )
-        condition = found[0].condition
+        condition = files[0].condition
         return rows.filter(pl.sql_expr(condition)) if condition else rows
 
     @staticmethod
     def _build_columns(
-        types: Mapping[str, pl.DataType], run_id: str | None, of_records: Mapping[str, str]
+        types: Mapping[str, pl.DataType], run_id: str | None, record_columns: Mapping[str, str]
     ) -> dict[str, pl.Expr]:
         """The columns of scanned rows, those that follow from records in SQL."""
         run_of_file = pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
         known = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
-        known |= {name: pl.sql_expr(value).cast(types[name]) for name, value in of_records.items()}
+        known |= {name: pl.sql_expr(value).cast(types[name]) for name, value in record_columns.items()}
         return {name: known.get(name, pl.col(name)) for name in types}
 
-    def _scan_query(self, source: str) -> pl.LazyFrame:
+    def _scan_query(self, from_clause: str) -> pl.LazyFrame:
         """The rows of a clause FROM, which are asked for anew each time that the frame is collected."""
-        return scan_frames(self.sql(f"FROM {source} LIMIT 0").schema, partial(self._query_in_frames, source))
+        return scan_frames(self.sql(f"FROM {from_clause} LIMIT 0").schema, partial(self._stream_query_frames, from_clause))
 
-    def _query_in_frames(self, source: str, columns: Sequence[str] | None, most: int | None) -> Iterator[pl.DataFrame]:
+    def _stream_query_frames(self, from_clause: str, columns: Sequence[str] | None, max_rows: int | None) -> Iterator[pl.DataFrame]:
         """The answer in parts, on a connection of its own."""
         named = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
-        limit = "" if most is None else f" LIMIT {most}"
-        text = f"SELECT {named} FROM {source}{limit}"  # noqa: S608  (names of columns)
+        limit = "" if max_rows is None else f" LIMIT {max_rows}"
+        text = f"SELECT {named} FROM {from_clause}{limit}"  # noqa: S608  (names of columns)
         own, complaint = self.fork(), None
         try:
             own.retry_if_file_missing(lambda: own._connect().prepare_query(text))
@@ -332,7 +332,7 @@ class OpenArchive:
         for run_id in self.archive.list_run_ids():
             with suppress(FailureError):  # a damaged record: how many games a pair has is not known
                 games += self.archive.count_games(run_id)
-        return f"archive {self._root}: {format_noun(runs, 'run')}, {format_noun(games, 'game')}"
+        return f"archive {self._root}: {format_count_with_noun(runs, 'run')}, {format_count_with_noun(games, 'game')}"
 
     def close(self) -> None:
         """Free memory and temporary files. May be called twice; the next question opens everything again."""

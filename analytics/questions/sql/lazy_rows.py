@@ -57,14 +57,14 @@ class LazyArrowStream:
 FrameSource = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]
 
 
-def scan_frames(schema: pl.Schema, ask: FrameSource) -> pl.LazyFrame:
-    """The rows that ``ask`` gives in parts, asked for anew each time that the frame is collected."""
+def scan_frames(schema: pl.Schema, frame_source: FrameSource) -> pl.LazyFrame:
+    """The rows that ``frame_source`` gives in parts, asked for anew each time that the frame is collected."""
 
     def read_frames(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         left = most
-        for part in ask(columns, most) if predicate is None else ask(None, None):
+        for part in frame_source(columns, most) if predicate is None else frame_source(None, None):
             found = part if predicate is None else part.filter(predicate)
             found = found.select(columns or pl.all())
             found = found if left is None else found.head(left)
@@ -81,11 +81,11 @@ Failures = list[ArenaError]
 ReplayScanner = Callable[[Archive, RunRecord, Failures], pl.LazyFrame]
 
 
-def scan_boards(archive: Archive, record: RunRecord, failures: Failures, more: Collection[str]) -> pl.LazyFrame:
+def scan_boards(archive: Archive, record: RunRecord, failures: Failures, extra_columns: Collection[str]) -> pl.LazyFrame:
     """The plies of a run with the board before each, by the schema ``BOARDS`` and with some of ``EXTRA_COLUMNS``."""
-    schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in more}})
+    schema = pl.Schema({**BOARDS, **{name: kind for name, kind in EXTRA_COLUMNS.items() if name in extra_columns}})
     return _scan_replay(
-        archive, record.run_id, lambda plies: replay_plies(plies, record, more).select(*schema), schema, failures
+        archive, record.run_id, lambda plies: replay_plies(plies, record, extra_columns).select(*schema), schema, failures
     )
 
 
@@ -115,9 +115,9 @@ def _scan_replay(
     return scan_frames(schema, lambda _columns, _most: _stop_at_failure(_read_ahead(read, ranges), failures))
 
 
-def _stop_at_failure(parts: Iterator[pl.DataFrame], failures: Failures) -> Iterator[pl.DataFrame]:
+def _stop_at_failure(frames: Iterator[pl.DataFrame], failures: Failures) -> Iterator[pl.DataFrame]:
     try:
-        yield from parts
+        yield from frames
     except ArenaError as error:
         failures.append(error)
 

@@ -95,7 +95,7 @@ class QueryResult:
         path = folder / f"{uuid.uuid4().hex}.parquet"
         try:
             rows.sink_parquet(path, compression="lz4")
-            write(pl.scan_parquet(path).with_columns(_list_lossless_casts(pl.scan_parquet(path))), self._stop)
+            write(pl.scan_parquet(path).with_columns(_list_lossless_integer_casts(pl.scan_parquet(path))), self._stop)
         finally:
             path.unlink(missing_ok=True)
 
@@ -115,17 +115,17 @@ def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> No
 
 def _read_frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
     frame = check_times(pl.DataFrame(ArrowStream(relation)))
-    return frame.with_columns(_list_lossless_casts(frame.lazy()))
+    return frame.with_columns(_list_lossless_integer_casts(frame.lazy()))
 
 
 def run_query(
     connection: duckdb.DuckDBPyConnection,
     text: str,
     parameters: Any,
-    take: Callable[[QueryResult], AnswerT],
+    consume_result: Callable[[QueryResult], AnswerT],
     limits: AbstractContextManager[None],
 ) -> AnswerT | QueryFailure:
-    """The result of ``take`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
+    """The result of ``consume_result`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
 
     ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
 
@@ -140,7 +140,7 @@ def run_query(
                 relation = connection.sql(text) if parameters is None else connection.sql(text, params=parameters)
                 _check_columns(relation.columns, relation.types)
                 answer = QueryResult(relation, connection.interrupt)
-                return take(answer)
+                return consume_result(answer)
         finally:
             if answer is None or not answer.is_open:
                 connection.execute("ROLLBACK")
@@ -148,13 +148,13 @@ def run_query(
         return QueryFailure.from_error(error)
 
 
-def build_query_error(complaint: str) -> RequestError:
+def build_query_error(message: str) -> RequestError:
     """The error for DuckDB's message without its excerpt of the question; unknown names come with views that fit."""
-    missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", complaint)
+    missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
     if missing:
         return RequestError(f"SQL: there is no table {missing[1]!r}{describe_valid_names(missing[1], VIEWS)}")
-    lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
-    column = re.search(r'Referenced column "(\w+)" not found', complaint)
+    lines = [line.strip() for line in message.partition("\nLINE ")[0].splitlines()]
+    column = re.search(r'Referenced column "(\w+)" not found', message)
     having = [
         view for view in sorted(VIEWS, key=DERIVED_TABLE_VIEWS.__contains__) if column and column[1] in VIEWS[view]
     ]
@@ -222,7 +222,7 @@ def _is_unsupported_type(kind: DuckDBPyType) -> bool:
     return any(_is_unsupported_type(child) for _, child in kind.children if isinstance(child, DuckDBPyType))
 
 
-def _list_lossless_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
+def _list_lossless_integer_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
     """The casts of whole numbers, as DuckDB's 128-bit sums arrive, to 64 bits in which none is lost."""
     casts = []
     for name, kind in rows.collect_schema().items():
@@ -296,7 +296,7 @@ class QueryLimits:
     memory: str = DEFAULT_MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
     spill: str | None = None  # 10GiB; None: nine tenths of what is free
     seconds: float | None = None  # None: no limit
-    stopped: Event | None = None  # set from any thread, it ends the question and all that follow
+    stop_event: Event | None = None  # set from any thread, it ends the question and all that follow
     options: bool = True  # errors name the options of the command line
 
     def __post_init__(self) -> None:
@@ -309,18 +309,18 @@ class QueryLimits:
 
     @contextmanager
     def enforce(
-        self, connection: duckdb.DuckDBPyConnection, spilled: Path, broken: list[RequestError]
+        self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, errors: list[RequestError]
     ) -> Iterator[None]:
-        """Interrupt what the connection does inside the context at a limit, and add the error to ``broken``.
+        """Interrupt what the connection does inside the context at a limit, and add the error to ``errors``.
 
         DuckDB 2.0 does not keep its own setting ``max_temp_directory_size``: it spilled 740 MB where 5 were allowed. So
         the folder is measured twenty times a second.
         """
-        if self.seconds is None and self.spill is None and self.stopped is None:
+        if self.seconds is None and self.spill is None and self.stop_event is None:
             yield
             return
         done = Event()
-        watch = Thread(target=self._watch, args=(connection, spilled, done, broken), daemon=True)
+        watch = Thread(target=self._watch, args=(connection, spill_folder, done, errors), daemon=True)
         watch.start()
         try:
             yield
@@ -329,23 +329,23 @@ class QueryLimits:
             watch.join()
 
     def _watch(
-        self, connection: duckdb.DuckDBPyConnection, spilled: Path, done: Event, broken: list[RequestError]
+        self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, done: Event, errors: list[RequestError]
     ) -> None:
         end = math.inf if self.seconds is None else time.monotonic() + self.seconds
         most = math.inf if self.spill is None else parse_size(self.spill)
         while not done.wait(min(_POLL_SECONDS, max(0.0, end - time.monotonic()) or _POLL_SECONDS)):
-            if not broken and time.monotonic() >= end:
-                broken.append(self.build_timeout_error())
-            if not broken and most < math.inf and _measure_folder(spilled) > most:
+            if not errors and time.monotonic() >= end:
+                errors.append(self.build_timeout_error())
+            if not errors and most < math.inf and _measure_folder(spill_folder) > most:
                 hint = self._format_option_hint("allow more (--spill), or more memory (--memory), or ")
-                broken.append(
+                errors.append(
                     RequestError(
                         f"SQL: the question spills more than {self.spill} to the disk: {hint}ask about fewer games"
                     )
                 )
-            if not broken and self.stopped is not None and self.stopped.is_set():
-                broken.append(RequestError("SQL: the question was stopped"))
-            if broken:
+            if not errors and self.stop_event is not None and self.stop_event.is_set():
+                errors.append(RequestError("SQL: the question was stopped"))
+            if errors:
                 connection.interrupt()  # again and again: one between two statements is lost
 
     def build_timeout_error(self) -> RequestError:
@@ -355,9 +355,9 @@ class QueryLimits:
             f"{self._format_option_hint('allow more (--timeout), or ')}ask about fewer games"
         )
 
-    def build_memory_error(self, complaint: str) -> RequestError | None:
+    def build_memory_error(self, message: str) -> RequestError | None:
         """The error for DuckDB's message if the question needs too much memory; None if it does not."""
-        if not complaint.startswith("Out of Memory Error"):
+        if not message.startswith("Out of Memory Error"):
             return None
         remedy = self._format_option_hint("raise the limit (--memory 4GiB), or ")
         return RequestError(f"SQL: the question needs more memory than it may use: {remedy}ask about fewer games")

@@ -61,9 +61,9 @@ def _build_depth_error() -> RequestError:
     return RequestError(f"SQL: {_TOO_DEEP}")
 
 
-def walk_nodes(part: Any) -> Iterator[Node]:
+def walk_nodes(tree: Any) -> Iterator[Node]:
     """All mappings in a tree, each before those inside it."""
-    waiting = [part]  # no recursion: a question of a few hundred additions is as deep as Python allows
+    waiting = [tree]  # no recursion: a question of a few hundred additions is as deep as Python allows
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
@@ -82,8 +82,8 @@ class QueryReferences(NamedTuple):
     columns: set[str] | None = None  # names of columns in it; None: it may read any
 
 
-def find_references(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> QueryReferences:
-    """Those of ``known``, views and table macros, and the policies that a question reads: all if a name is composed.
+def find_references(connection: duckdb.DuckDBPyConnection, text: str, queryable_names: Collection[str]) -> QueryReferences:
+    """Those of ``queryable_names``, views and table macros, and the policies that a question reads: all if a name is composed.
 
     DuckDB's own parser serialises SELECT alone: of other statements, all views count whose names occur.
     """
@@ -91,13 +91,13 @@ def find_references(connection: duckdb.DuckDBPyConnection, text: str, known: Col
     if tree["error"]:
         lowered = text.lower()
         composed = _TEXT_QUERY_FUNCTIONS[0] in lowered
-        views = {view for view in known if composed or view in lowered}
+        views = {view for view in queryable_names if composed or view in lowered}
         return QueryReferences(views, None if POLICY_MACRO in lowered or composed else set(), composed=True)
     tables = {node["table_name"].lower() for node in walk_nodes(tree) if node.get("type") == "BASE_TABLE"}
     called = [node["function"] for node in walk_nodes(tree) if node.get("type") == "TABLE_FUNCTION"]
     functions = {function["function_name"].lower() for function in called}
     if functions & set(_TEXT_QUERY_FUNCTIONS):
-        return QueryReferences(set(known), None, composed=True)
+        return QueryReferences(set(queryable_names), None, composed=True)
     named = {
         _parse_text_argument(argument)
         for function in called
@@ -105,7 +105,7 @@ def find_references(connection: duckdb.DuckDBPyConnection, text: str, known: Col
         for argument in function["arguments"]
     }
     policies = None if None in named else {name for name in named if name is not None}
-    return QueryReferences((tables | functions) & set(known), policies, columns=_find_column_names(tree))
+    return QueryReferences((tables | functions) & set(queryable_names), policies, columns=_find_column_names(tree))
 
 
 def _find_column_names(tree: Node) -> set[str] | None:
@@ -157,8 +157,8 @@ _INCONSISTENT = """
 """
 
 
-def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> None:
-    """Raise ``RequestError`` unless a question reads views and table macros ``known``, and what it defines itself."""
+def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, allowed_names: Collection[str]) -> None:
+    """Raise ``RequestError`` unless a question reads views and table macros ``allowed_names``, and what it defines itself."""
     tree = parse_query(connection, text)
     if tree["error"]:
         if tree["error_type"] == "depth":
@@ -167,17 +167,17 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
         raise RequestError(f"SQL: {_ONE_SELECT if is_sql else 'Parser Error: ' + tree['error_message']}")
     _check_select_only(tree)
     found = [*walk_nodes(tree)]
-    hidden = _list_catalogue(connection) - {*known}
+    hidden = _list_catalogue(connection) - {*allowed_names}
     for node in found:
         kind = node.get("type")
         if kind == "BASE_TABLE":
-            _check_table(node, hidden, known)
+            _check_table(node, hidden, allowed_names)
         elif kind == "SHOW_REF" and node["show_type"] not in _DESCRIBE_KINDS:
-            raise RequestError(f"SQL: SHOW is not allowed here: DESCRIBE one of {_format_names(known)}")
+            raise RequestError(f"SQL: SHOW is not allowed here: DESCRIBE one of {_format_names(allowed_names)}")
         elif kind == "TABLE_FUNCTION":
             name = node["function"]["function_name"].lower()
-            if name not in PURE_TABLE_FUNCTIONS and name not in known:
-                raise RequestError(f"SQL: {name}() is not allowed here: read the views {_format_names(known)}")
+            if name not in PURE_TABLE_FUNCTIONS and name not in allowed_names:
+                raise RequestError(f"SQL: {name}() is not allowed here: read the views {_format_names(allowed_names)}")
     called = {node["function_name"].lower() for node in found if "function_name" in node}
     refused = {name for (name,) in connection.execute(_INCONSISTENT, [[*called]]).fetchall()}
     for name in sorted(refused - _HARMLESS_CHANGING_FUNCTIONS):
@@ -198,15 +198,15 @@ def _list_catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
     return {name for (name,) in connection.execute(names).fetchall()}
 
 
-def _check_table(node: Node, hidden: Collection[str], known: Collection[str]) -> None:
+def _check_table(node: Node, forbidden_names: Collection[str], allowed_names: Collection[str]) -> None:
     """Raise ``RequestError`` for the name of a table that is in a schema, in the catalogue, or perhaps a file's."""
     parts = [*filter(None, (node["catalog_name"], node["schema_name"], node["table_name"]))]
-    if len(parts) > 1 or parts[0].lower() in hidden or "." in parts[0]:
-        raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_format_names(known)}")
+    if len(parts) > 1 or parts[0].lower() in forbidden_names or "." in parts[0]:
+        raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_format_names(allowed_names)}")
 
 
-def _format_names(known: Collection[str]) -> str:
-    return ", ".join(sorted(known))
+def _format_names(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 # What may follow the expression after WHERE in a SELECT.
@@ -218,21 +218,21 @@ _CLOCKS = frozenset({"current_date", "current_time", "current_timestamp", "local
 _SAMPLING_FUNCTIONS = frozenset({"reservoir_quantile"})  # DuckDB lists it as consistent, but it draws some of the rows
 
 
-def combine_conditions(ask: QueryRunner, first: str, second: str) -> str:
+def check_and_combine_conditions(run_query: QueryRunner, first: str, second: str) -> str:
     """The condition that holds where both do. Each is checked on its own, so that neither can cancel the other.
 
     Raises the errors of ``check_condition``.
     """
     for where in (first, second):
-        check_condition(ask, where)
-    return f"{_enclose(first)} AND {_enclose(second)}"
+        check_condition(run_query, where)
+    return f"{_enclose_in_brackets(first)} AND {_enclose_in_brackets(second)}"
 
 
-def _enclose(where: str) -> str:
+def _enclose_in_brackets(where: str) -> str:
     return f"({where}\n)" if "--" in where else f"({where})"  # a comment ends with its line
 
 
-def check_condition(ask: QueryRunner, where: str) -> None:
+def check_condition(run_query: QueryRunner, where: str) -> None:
     """Raise ``RequestError`` unless ``where`` is one expression whose answer is the same whenever it is asked.
 
     Columns are not looked up: DuckDB names those that it does not find when the condition is used.
@@ -241,14 +241,14 @@ def check_condition(ask: QueryRunner, where: str) -> None:
         raise RequestError(f"where={to_line(repr(where))} is empty: leave it out to choose all games")
     try:
         # Alone, a bracket that it closes and did not open is an error; in brackets, the start of another clause.
-        alone, enclosed = _parse_condition(ask, where), _parse_condition(ask, f"({where}\n)")
+        alone, enclosed = _parse_condition(run_query, where), _parse_condition(run_query, f"({where}\n)")
     except RecursionError as error:
         raise RequestError(f"where={where[:80]!r}… is not a condition on games: {_TOO_DEEP}") from error
     except RequestError as error:
         raise RequestError(f"where={to_line(repr(where))} is not a condition on games: {error}") from error
     if any(alone[clause] for clause in _OTHER_CLAUSES) or alone["where_clause"] != enclosed["where_clause"]:
         raise RequestError(f"where={to_line(repr(where))} is not a condition on games: it goes on after one expression")
-    reason = _describe_changing_part(ask, alone["where_clause"])
+    reason = _describe_changing_part(run_query, alone["where_clause"])
     if reason:
         raise RequestError(
             f"where={to_line(repr(where))} {reason}, so its result could not be repeated: use columns of the games, as "
@@ -256,10 +256,10 @@ def check_condition(ask: QueryRunner, where: str) -> None:
         )
 
 
-def _parse_condition(ask: QueryRunner, expression: str) -> Node:
+def _parse_condition(run_query: QueryRunner, expression: str) -> Node:
     """The syntax tree of a SELECT of the games that an expression chooses. Raises ``RequestError`` if it is none."""
     text = f"SELECT 1 FROM games WHERE {expression}\n"  # noqa: S608  (it is parsed, not asked)
-    tree = _parse_tree(ask(f"SELECT json_serialize_sql({quote_literal(text)})").item())
+    tree = _parse_tree(run_query(f"SELECT json_serialize_sql({quote_literal(text)})").item())
     if tree["error"]:
         raise RequestError(f"SQL: {tree['error_message']}")
     queries = [statement["node"] for statement in tree["statements"]]
@@ -273,14 +273,14 @@ def _parse_condition(ask: QueryRunner, expression: str) -> Node:
     return select
 
 
-def _remove_spans(part: Any) -> Any:
+def _remove_spans(tree: Any) -> Any:
     """A part of a tree without where it is in the text, so that trees of one expression are equal."""
-    if isinstance(part, dict):
-        return {name: _remove_spans(value) for name, value in part.items() if name not in _TEXT_SPANS}
-    return [_remove_spans(value) for value in part] if isinstance(part, list) else part
+    if isinstance(tree, dict):
+        return {name: _remove_spans(value) for name, value in tree.items() if name not in _TEXT_SPANS}
+    return [_remove_spans(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def _describe_changing_part(ask: QueryRunner, expression: Node) -> str | None:
+def _describe_changing_part(run_query: QueryRunner, expression: Node) -> str | None:
     """Why the answer of an expression may change from one moment to the next; None if it cannot."""
     called = set()
     for node in walk_nodes(expression):
@@ -295,16 +295,16 @@ def _describe_changing_part(ask: QueryRunner, expression: Node) -> str | None:
             called.add(node["function_name"].lower())
         if node.get("class") == "COLUMN_REF" and node["column_names"][-1].lower() in _CLOCKS:
             return f"calls {node['column_names'][-1].lower()}, which changes"
-    changing = sorted(called & _SAMPLING_FUNCTIONS) or _list_changing_functions(ask, called)
+    changing = sorted(called & _SAMPLING_FUNCTIONS) or _list_changing_functions(run_query, called)
     return f"calls {changing[0]}(), which changes" if changing else None
 
 
-def _list_changing_functions(ask: QueryRunner, names: Iterable[str]) -> list[str]:
+def _list_changing_functions(run_query: QueryRunner, names: Iterable[str]) -> list[str]:
     """Those of these functions that DuckDB does not list as consistent, sorted; a macro if its definition has one."""
     if not names:
         return []
     literals = ", ".join(map(quote_literal, sorted(names)))
-    listed = ask(  # the function in quotes: no macro is made for it but those that are named
+    listed = run_query(  # the function in quotes: no macro is made for it but those that are named
         'SELECT DISTINCT function_name, stability, macro_definition FROM "duckdb_functions"() '  # noqa: S608  (quoted)
         f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({literals})"
     )
@@ -315,7 +315,7 @@ def _list_changing_functions(ask: QueryRunner, names: Iterable[str]) -> list[str
             if (definition is None and stability != "CONSISTENT")
             or (
                 definition is not None
-                and _describe_changing_part(ask, _parse_condition(ask, f"({definition})")["where_clause"])
+                and _describe_changing_part(run_query, _parse_condition(run_query, f"({definition})")["where_clause"])
             )
         }
     )

@@ -62,7 +62,7 @@ def _read_column_rows() -> Iterator[dict[str, str]]:
     return csv.DictReader((files("analytics.questions.sql") / "views.csv").read_text(encoding="utf-8").splitlines())
 
 
-def find_column_meanings(view: str) -> dict[str, tuple[str, str]]:
+def find_column_meanings_and_units(view: str) -> dict[str, tuple[str, str]]:
     """The meaning and the unit of each column of a view; empty: none is given."""
     return {row["column"]: (row["meaning"], row["unit"]) for row in _read_column_rows() if row["view"] == view}
 
@@ -165,8 +165,8 @@ def create_empty_view_sql(view: str) -> str:
     )
 
 
-def board_columns_sql(record: RunRecord, left_out: Collection[str]) -> dict[str, str]:
-    """The columns of ``boards`` that a run's record makes of replayed numbers. To read one ``left_out`` is an error."""
+def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> dict[str, str]:
+    """The columns of ``boards`` that a run's record makes of replayed numbers. To read one ``omitted_columns`` is an error."""
     labels, rules = f"[{', '.join(map(quote_literal, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
     values = {
@@ -177,7 +177,7 @@ def board_columns_sql(record: RunRecord, left_out: Collection[str]) -> dict[str,
         "lines": _bit_texts_sql("lines", lines),
         "attributes": _bit_texts_sql("attributes", ATTRIBUTE_VALUE_WORDS),
     }
-    return values | {name: f"error('{name} was not made')" for name in left_out}
+    return values | {name: f"error('{name} was not made')" for name in omitted_columns}
 
 
 def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
@@ -186,9 +186,9 @@ def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
     return f"CASE WHEN {column} <> 0 THEN list_filter([{listed}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
 
 
-def create_policy_macro_sql(questions: Mapping[str, str]) -> str:
+def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
     """The statement that makes ``policy(name)`` the answer to a question for each name."""
-    known = ", ".join(f"{quote_literal(name)}: {quote_literal(question)}" for name, question in questions.items())
+    known = ", ".join(f"{quote_literal(name)}: {quote_literal(question)}" for name, question in queries_by_policy.items())
     return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{known}}}[name])"
 
 
@@ -236,8 +236,8 @@ def create_failing_view_sql(view: str, reason: str) -> str:
     )
 
 
-def _create_constant_view_sql(view: str, values: Mapping[str, str], rest: str) -> str:
-    return f"CREATE OR REPLACE VIEW {view} AS SELECT {_select_list_sql(values)} {rest}"
+def _create_constant_view_sql(view: str, values: Mapping[str, str], where_clause: str) -> str:
+    return f"CREATE OR REPLACE VIEW {view} AS SELECT {_select_list_sql(values)} {where_clause}"
 
 
 def _cast_columns_sql(view: str, values: Mapping[str, str]) -> str:
@@ -270,7 +270,7 @@ def build_view_frame(view: str, archive: Snapshot) -> pl.DataFrame:
     """
     rows = [{name: _replace_surrogates(value) for name, value in row.items()} for row in _ROW_BUILDERS[view](archive)]
     columns = {
-        name: settings_to_structs([row[name] for row in rows])
+        name: settings_to_struct_column([row[name] for row in rows])
         if kind == STRUCT
         else pl.Series([row[name] for row in rows], dtype=POLARS_TYPES[kind])
         for name, kind in VIEWS[view].items()
@@ -287,7 +287,7 @@ def _replace_surrogates(value: Any) -> Any:
     return [_replace_surrogates(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def settings_to_structs(rows: Sequence[Mapping[str, Any]]) -> pl.Series:
+def settings_to_struct_column(rows: Sequence[Mapping[str, Any]]) -> pl.Series:
     """Settings as one column of structs: a field for each name, in their order; nulls if there is no name.
 
     A field is BOOLEAN, BIGINT or DOUBLE if all its values are, else VARCHAR, in which lists and the like are JSON.
@@ -373,7 +373,7 @@ def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row
             }
 
 
-def _build_job_rows(job: SweepJob, found: Sequence[PairingResult]) -> list[Row]:
+def _build_job_rows(job: SweepJob, results: Sequence[PairingResult]) -> list[Row]:
     """A row for each pairing that was played; one row without agents and counts if the job played none."""
     of_job = {
         "sweep_id": job.sweep_id,
@@ -386,7 +386,7 @@ def _build_job_rows(job: SweepJob, found: Sequence[PairingResult]) -> list[Row]:
         "value": job.value,
     }
     empty = dict.fromkeys(VIEWS["sweeps"])
-    return [empty | of_job | columns for columns in map(_build_pairing_columns, found)] or [empty | of_job]
+    return [empty | of_job | columns for columns in map(_build_pairing_columns, results)] or [empty | of_job]
 
 
 def _build_pairing_columns(result: PairingResult) -> Row:
@@ -430,12 +430,12 @@ def _build_policy_rows(archive: Snapshot) -> list[Row]:
     return [_build_policy_row(card, current[card.name] == card.policy_id) for card in cards]
 
 
-def _build_policy_row(card: PolicyCard, current: bool) -> Row:
+def _build_policy_row(card: PolicyCard, is_current: bool) -> Row:
     learned = card.learned
     return {
         "policy_id": card.policy_id,
         "name": card.name,
-        "current": current,
+        "current": is_current,
         "kind": card.kind,
         "parameters": card.parameters,
         "rules": card.rules["name"],

@@ -123,9 +123,9 @@ def read_notes() -> tuple[Note, ...]:
     return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _read_rows("notes"))
 
 
-def select_notes(figure: str) -> Sequence[Note]:
+def select_notes(figure_name: str) -> Sequence[Note]:
     """The notes on one figure, in order."""
-    return [note for note in read_notes() if figure in note.figures]
+    return [note for note in read_notes() if figure_name in note.figures]
 
 
 def _parse_published_rate(row: dict[str, str]) -> PublishedRate:

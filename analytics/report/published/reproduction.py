@@ -66,7 +66,7 @@ class Reproduction:
     comparisons: tuple[ComparedRate, ...]
 
     @property
-    def studies(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
+    def comparisons_by_study(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
         """Each study that occurs, with its comparisons."""
         for study in read_studies():
             own = [each for each in self.comparisons if each.figure.study == study.study]
@@ -97,9 +97,9 @@ class Reproduction:
                 [f"{each.win.text} ({_format_interval(estimate_published_rate(each))})" for each in figures],
             ),
             "text": ResultColumn("ours by the text", [_format_rate(one) for one in texts]),
-            "text_agrees": text_column("agrees", [_format_verdict(one) for one in texts]),
+            "text_agrees": text_column("agrees", [_format_agreement(one) for one in texts]),
             "code": ResultColumn("ours by the code", [_format_rate(one) for one in codes]),
-            "code_agrees": text_column("agrees", [_format_verdict(one) for one in codes]),
+            "code_agrees": text_column("agrees", [_format_agreement(one) for one in codes]),
             "draws": ResultColumn("draws published : ours", drawn),
             "games": ResultColumn("games", [f"{one.games:,}" if one else NOT_AVAILABLE for one in ours]),
             "note": text_column("note", [" ".join(map(str, self.list_note_numbers(each))) for each in comparisons]),
@@ -126,18 +126,18 @@ def _format_interval(estimate: Estimate) -> str:
     return format_interval(estimate.low, estimate.high, format_percent_tenths)
 
 
-def _format_rate(one: MeasuredRate | None) -> str:
-    return NOT_AVAILABLE if one is None else f"{format_percent_tenths(one.rate.mean)} ({_format_interval(one.rate)})"
+def _format_rate(measured_rate: MeasuredRate | None) -> str:
+    return NOT_AVAILABLE if measured_rate is None else f"{format_percent_tenths(measured_rate.rate.mean)} ({_format_interval(measured_rate.rate)})"
 
 
-def _format_verdict(one: MeasuredRate | None) -> str:
-    return NOT_AVAILABLE if one is None else "yes" if one.agrees else "no"
+def _format_agreement(measured_rate: MeasuredRate | None) -> str:
+    return NOT_AVAILABLE if measured_rate is None else "yes" if measured_rate.agrees else "no"
 
 
-def render_markdown(reproduction: Reproduction, made: str) -> str:
-    """All comparisons as a Markdown document; ``made`` says by which command."""
-    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.describe_agreement_counts()}."]
-    for study, comparisons in reproduction.studies:
+def render_markdown(reproduction: Reproduction, command_note: str) -> str:
+    """All comparisons as a Markdown document; ``command_note`` says by which command."""
+    parts = ["# Published figures and ours", command_note, LEGEND, f"{reproduction.describe_agreement_counts()}."]
+    for study, comparisons in reproduction.comparisons_by_study:
         table = Table("", [*reproduction.build_columns(comparisons).values()]).markdown
         parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
     if reproduction.notes:
@@ -190,12 +190,12 @@ def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
 TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
 
 
-def render_page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str:
-    """The page. ``made`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
+def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[str, str]) -> str:
+    """The page. ``command_note`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
     return render_template(
         "reproduction.html",
         title="Published figures and ours",
-        made=made,
+        made=command_note,
         legend=LEGEND,
         summary=reproduction.describe_agreement_counts(),
         studies=[
@@ -203,20 +203,20 @@ def render_page(reproduction: Reproduction, made: str, plots: Mapping[str, str])
                 "title": f"Study {study.study}: {study.title}",
                 "source": study.source,
                 "svg": plots.get(study.study),
-                "table": _build_table(reproduction, study, comparisons),
+                "table": _build_study_table(reproduction, study, comparisons),
             }
-            for study, comparisons in reproduction.studies
+            for study, comparisons in reproduction.comparisons_by_study
         ],
         notes=[format_note(note) for note in reproduction.notes],
     )
 
 
-def _build_table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedRate]) -> Table:
+def _build_study_table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedRate]) -> Table:
     """For our rates the labels of the agents appear as a hint."""
     columns = reproduction.build_columns(comparisons)
     cells = {
-        "text": _build_cells(columns, "text", hints=[_format_hint(each.text) for each in comparisons]),
-        "code": _build_cells(columns, "code", hints=[_format_hint(each.code) for each in comparisons]),
+        "text": _build_cells(columns, "text", hints=[_format_agent_labels(each.text) for each in comparisons]),
+        "code": _build_cells(columns, "code", hints=[_format_agent_labels(each.code) for each in comparisons]),
         "text_agrees": _build_cells(columns, "text_agrees"),
         "code_agrees": _build_cells(columns, "code_agrees"),
         "note": [Cell("", notes=tuple(reproduction.list_note_numbers(each))) for each in comparisons],
@@ -230,8 +230,8 @@ def _build_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence
     return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
 
 
-def _format_hint(ours: MeasuredRate | None) -> str:
-    return f"{ours.player} v {ours.opponent}" if ours else ""
+def _format_agent_labels(measured_rate: MeasuredRate | None) -> str:
+    return f"{measured_rate.player} v {measured_rate.opponent}" if measured_rate else ""
 
 
 SERIES = ["published", "ours by the text", "ours by the code"]
@@ -246,13 +246,13 @@ def render_charts(reproduction: Reproduction) -> Mapping[str, str]:
     """A chart of each study as SVG for the middle of a page, by the study's letter."""
     return {
         study.study: render_inline_svg(build_chart(comparisons), f"study{study.study}-")
-        for study, comparisons in reproduction.studies
+        for study, comparisons in reproduction.comparisons_by_study
     }
 
 
 def build_chart(comparisons: Sequence[ComparedRate]) -> Spec:
     """The comparisons of one study, one row each."""
-    names = [_format_label(each.figure) for each in comparisons]
+    names = [_format_figure_label(each.figure) for each in comparisons]
     labels = {"labelLimit": LABEL_WIDTH, "minExtent": LABEL_WIDTH, "grid": True, "tickBand": "extent"}
     of_series = {"sort": SERIES, "title": None}
     scale, axis = {"domain": [0, 100], "nice": False}, {"values": [*range(0, 101, 10)]}
@@ -280,7 +280,7 @@ def build_chart(comparisons: Sequence[ComparedRate]) -> Spec:
     }
 
 
-def _format_label(figure: PublishedRate) -> str:
+def _format_figure_label(figure: PublishedRate) -> str:
     seat = "" if figure.seat == "both" else f", {figure.seat if figure.seat.isalpha() else f'seat {figure.seat}'}"
     return f"{figure.figure}  {figure.player} v {figure.opponent}{seat}"
 
@@ -290,7 +290,7 @@ def _list_points(comparison: ComparedRate) -> list[dict[str, Any]]:
     rates: list[Estimate | None] = [estimate_published_rate(comparison.figure), *ours]
     return [
         {
-            "figure": _format_label(comparison.figure),
+            "figure": _format_figure_label(comparison.figure),
             "series": series,
             "rate": 100 * rate.mean,
             "low": 100 * rate.low,

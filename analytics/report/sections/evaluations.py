@@ -34,23 +34,23 @@ MEANS = """
 """
 
 
-def build_evaluations_section(chosen: ReportData) -> Result:
+def build_evaluations_section(data: ReportData) -> Result:
     """The results that the agents expected of their turns."""
-    every = evaluations_frame(chosen, by_ply=False)
+    every = evaluations_frame(data, by_ply=False)
     if every.is_empty():
         return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
-    every_by_ply = evaluations_frame(chosen, by_ply=True)
-    totals, by_ply = map(chosen.select_shown, (every, every_by_ply))
+    every_by_ply = evaluations_frame(data, by_ply=True)
+    totals, by_ply = map(data.select_shown, (every, every_by_ply))
     note = (
         "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
         "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
         "clock. Solid lines are what the agent expected of its turns, dashed ones their exact values."
     )
     tables = [
-        agent_table(chosen, caption, frame, _build_columns(frame))
+        agent_table(data, caption, frame, _build_columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return Result(note, tables[0], _build_figures(by_ply, chosen), tables[1], frame=pl.concat([every, every_by_ply]))
+    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([every, every_by_ply]))
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -66,11 +66,11 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
-def evaluations_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
+def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     """A row for each agent and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
-    turns = TURNS.format(condition=f"\n{chosen.selection.condition}\n")
-    rows = chosen.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
-    names = [chosen.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
+    turns = TURNS.format(condition=f"\n{data.selection.condition}\n")
+    rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
+    names = [data.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
     named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
     sums = ("turns", "reported", "value", "result", "squares", "judged", "exact", "seconds")
     totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
@@ -85,12 +85,12 @@ def evaluations_frame(chosen: ReportData, by_ply: bool) -> pl.DataFrame:
         mean("seconds", "turns"),
         error=mean("squares", "reported").sqrt(),
     )
-    return chosen.sort_by_rank(chosen.select_wanted(means))
+    return data.sort_by_rank(data.select_wanted(means))
 
 
-def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
+def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
     """A figure for each agent that reported values: their means by ply."""
-    return agent_figures(chosen, "evaluations", frame.filter(pl.col("reported") > 0), _build_chart)
+    return agent_figures(data, "evaluations", frame.filter(pl.col("reported") > 0), _build_chart)
 
 
 def _build_chart(rows: pl.DataFrame, colour: str) -> Spec:

@@ -19,7 +19,7 @@ from analytics.questions.columns import (
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
-from analytics.report.section import number_figures
+from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.statistics.tally import wilson_bounds
 from analytics.store import policy_cards, policy_store
@@ -36,9 +36,9 @@ class LearningCurve(NamedTuple):
     rows: pl.DataFrame  # in the form of ``analytics.report.style.render_curve_svg``
 
 
-def build_learning_section(chosen: ReportData) -> Result:
+def build_learning_section(data: ReportData) -> Result:
     """The learning curves of the policies that learned in these runs."""
-    every = load_curves(chosen)
+    every = load_newest_curves(data)
     if not every:
         return Result(missing="no policy was learned in these runs")
     found = every[-MAX_POLICIES:]
@@ -50,15 +50,15 @@ def build_learning_section(chosen: ReportData) -> Result:
     figures = [build_learning_figure(each) for each in found if not each.rows.is_empty()]
     return Result(
         note,
-        figures=number_figures("learning", figures),
+        figures=assign_figure_ids("learning", figures),
         numbers=_build_numbers_table(found),
         frame=learning_frame(every),
     )
 
 
-def _build_numbers_table(found: list[LearningCurve]) -> Table:
+def _build_numbers_table(curves: list[LearningCurve]) -> Table:
     """The values of the curves; of long ones every second step, or every third and so on."""
-    frame = learning_frame(found)
+    frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
     columns = [text_column(name, rows[name]) for name in ("policy", "series")]
@@ -83,28 +83,28 @@ def build_learning_figure(curve: LearningCurve) -> Figure:
     return Figure(f"{card.name}, {learned['trainer']}", style.build_curve_chart(curve.rows, *size), note=note)
 
 
-def select_cards(chosen: ReportData) -> list[PolicyCard]:
+def select_policy_cards(data: ReportData) -> list[PolicyCard]:
     """The policies that learned in one of the chosen runs and keep a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
     """
     return [
         card
-        for card in policy_cards.load_cards(chosen.opened.archive)
-        if set(card.learned["run_ids"]) & chosen.records.keys() and "curve.parquet" in card.files
+        for card in policy_cards.load_cards(data.opened.archive)
+        if set(card.learned["run_ids"]) & data.records.keys() and "curve.parquet" in card.files
     ]
 
 
-def load_curves(chosen: ReportData) -> list[LearningCurve]:
+def load_newest_curves(data: ReportData) -> list[LearningCurve]:
     """The curves of ``select_cards``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
-    archive = chosen.opened.archive
-    return [LearningCurve(card, policy_store.read_table(archive, card, "curve")) for card in select_cards(chosen)]
+    archive = data.opened.archive
+    return [LearningCurve(card, policy_store.read_table(archive, card, "curve")) for card in select_policy_cards(data)]
 
 
-def learning_frame(found: list[LearningCurve]) -> pl.DataFrame:
+def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
     """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), and three of Float64.
 
     ``step`` is the number of games learned from, or of the generation or pass; ``series`` is ``win_rate`` or the name
@@ -112,7 +112,7 @@ def learning_frame(found: list[LearningCurve]) -> pl.DataFrame:
     scores the stored one, null for others.
     """
     parts = [pl.DataFrame(schema=CURVES)]
-    for card, curve in found:
+    for card, curve in curves:
         rows = _pivot_passes(curve) if "pass" in curve.columns else curve
         by_games = "win_rate" in rows.columns
         step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")

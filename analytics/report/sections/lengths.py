@@ -8,7 +8,7 @@ from analytics.questions.columns import ResultColumn, Table, format_percent, int
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
-from analytics.report.section import number_figures
+from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
@@ -20,22 +20,22 @@ BAR_WIDTH = 14  # pixels
 ENOUGH_GAMES = 100  # games of an agent for its bars to set the scale of all: those of fewer may reach beyond it
 
 
-def build_lengths_section(chosen: ReportData) -> Result:
+def build_lengths_section(data: ReportData) -> Result:
     """The lengths of each agent's games."""
-    every = lengths_frame(chosen)
-    frame = chosen.select_shown(every)
+    every = lengths_frame(data)
+    frame = data.select_shown(every)
     if frame.is_empty():
         return Result(missing="all games were forfeited")
     unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
     without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
-    forfeits = chosen.run_named_query("lengths").filter(pl.col("forfeited"))["games"].sum()
+    forfeits = data.run_named_query("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
     note = (
         "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. Bars are games won, "
         f"lost and drawn, from the bottom. Flat strokes show exact random play.{without}{left_out}"
     )
     figures, numbers = (
-        number_figures("lengths", _build_figures(frame, chosen)),
+        assign_figure_ids("lengths", _build_figures(frame, data)),
         Table("Games by length", _build_columns(frame)),
     )
     return Result(note, figures=figures, numbers=numbers, legend=(*style.RESULT_COLOURS, "random play"), frame=every)
@@ -64,7 +64,7 @@ def _describe_mean_length(rows: pl.DataFrame) -> str:
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
-def lengths_frame(chosen: ReportData) -> pl.DataFrame:
+def lengths_frame(data: ReportData) -> pl.DataFrame:
     """A row for each rules, agent and length; forfeited games are left out.
 
     Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
@@ -72,13 +72,13 @@ def lengths_frame(chosen: ReportData) -> pl.DataFrame:
     random play, null where that is not known. All lengths from ``SHORTEST`` to 16 are there.
     """
     played = (
-        chosen.run_named_query("lengths")
+        data.run_named_query("lengths")
         .filter(~pl.col("forfeited"))
-        .join(chosen.players_frame(), on=("run_id", "pairing", "game"))
+        .join(data.agents_by_seat_frame(), on=("run_id", "pairing", "game"))
     )
     sides = [_select_seat_games(played, seat) for seat in (0, 1)]
     counted = (
-        chosen.select_wanted(pl.concat(sides))
+        data.select_wanted(pl.concat(sides))
         .group_by("rules", "agent", "plies")
         .agg(pl.col("games", "wins", "draws", "losses").sum())
     )
@@ -86,7 +86,7 @@ def lengths_frame(chosen: ReportData) -> pl.DataFrame:
         counted.select("rules", "agent").unique().join(pl.DataFrame({"plies": range(SHORTEST, CELLS + 1)}), how="cross")
     )
     full = every.join(counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left").fill_null(0)
-    full = chosen.sort_by_rank(full.sort("rules", "agent", "plies"), "rules").with_columns(
+    full = data.sort_by_rank(full.sort("rules", "agent", "plies"), "rules").with_columns(
         total=pl.col("games").sum().over("rules", "agent")
     )
     low, high = wilson_bounds(full["games"], full["total"])
@@ -95,16 +95,16 @@ def lengths_frame(chosen: ReportData) -> pl.DataFrame:
         share=pl.col("games") / pl.col("total"),
         low=pl.Series(low, dtype=pl.Float64()),
         high=pl.Series(high, dtype=pl.Float64()),
-        random=pl.Series(_compute_random_shares(chosen, full), dtype=pl.Float64()),
+        random=pl.Series(_compute_random_shares(data, full), dtype=pl.Float64()),
     ).cast(dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()))
 
 
-def _select_seat_games(played: pl.DataFrame, seat: int) -> pl.DataFrame:
+def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
     """The games from the view of the agent in a seat; games of an agent against itself only from seat 0."""
     if seat:
-        played = played.filter(pl.col("agent_0") != pl.col("agent_1"))
+        counts = counts.filter(pl.col("agent_0") != pl.col("agent_1"))
     games = pl.col("games")
-    return played.select(
+    return counts.select(
         "rules",
         "plies",
         "games",
@@ -115,16 +115,16 @@ def _select_seat_games(played: pl.DataFrame, seat: int) -> pl.DataFrame:
     )
 
 
-def _compute_random_shares(chosen: ReportData, full: pl.DataFrame) -> list[float | None]:
-    known_rules = {record.rules.name: record.rules for record in chosen.records.values()}
+def _compute_random_shares(data: ReportData, frame: pl.DataFrame) -> list[float | None]:
+    known_rules = {record.rules.name: record.rules for record in data.records.values()}
     chances = {name: random_lengths(rules) for name, rules in known_rules.items()}
     return [
         float(known[plies]) if (known := chances[rules]) else None
-        for rules, plies in full.select("rules", "plies").iter_rows()
+        for rules, plies in frame.select("rules", "plies").iter_rows()
     ]
 
 
-def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
+def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
     """A figure for each rules and agent, all on the same scale."""
     frequent = frame.filter(pl.col("games").sum().over("rules", "agent") >= ENOUGH_GAMES)
     scaling = frame if frequent.is_empty() else frequent
@@ -135,20 +135,20 @@ def _build_figures(frame: pl.DataFrame, chosen: ReportData) -> list[Figure]:
             f"{agent}, {rules}" if several else f"{agent}",
             _build_chart(rows, max(shares)),
             note=_describe_mean_length(rows),
-            colour=chosen.find_colour(str(agent)),
+            colour=data.find_colour_number(str(agent)),
         )
         for (rules, agent), rows in frame.group_by("rules", "agent", maintain_order=True)
     ]
 
 
-def _build_chart(rows: pl.DataFrame, top: float) -> Spec:
+def _build_chart(rows: pl.DataFrame, max_share: float) -> Spec:
     """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
     counts = zip(style.RESULT_COLOURS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
     bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
     lengths = {"domain": [*range(SHORTEST, CELLS + 1)]}
     plies = ordinal("plies", title="plies", axis=style.CATEGORY_AXIS, scale=lengths)
-    height = {"domain": [0, top], "nice": False, "clamp": True}
+    height = {"domain": [0, max_share], "nice": False, "clamp": True}
     colours = {"domain": [*style.RESULT_COLOURS], "range": [light for light, _ in style.RESULT_COLOURS.values()]}
     stacked = {
         "y": quantitative("value", title="share of games", axis=style.SHARE_AXIS, scale=height, stack="zero"),

@@ -20,7 +20,7 @@ from analytics.questions.columns import (
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
-from analytics.report.section import number_figures
+from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure, SvgPicture
 from analytics.statistics.tally import normal_quantile
 from quarto.notation import format_cell, format_piece
@@ -41,7 +41,7 @@ class DecisionKind(NamedTuple):
 
     query_name: str
     column: str
-    what: str
+    noun: str
     format_choice: Callable[[int], str]  # of a choice
 
 
@@ -49,16 +49,16 @@ PLACEMENTS = DecisionKind("first_placements", "cell", "placement", format_cell)
 GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
-def build_placements_section(chosen: ReportData) -> Result:
+def build_placements_section(data: ReportData) -> Result:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
         "draw counts half. First all agents together, by ply; then the first ply of each agent in seat 1."
     )
-    return _build_section(chosen, PLACEMENTS, note)
+    return _build_section(data, PLACEMENTS, note)
 
 
-def build_gifts_section(chosen: ReportData) -> Result:
+def build_gifts_section(data: ReportData) -> Result:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
@@ -66,15 +66,15 @@ def build_gifts_section(chosen: ReportData) -> Result:
         "have a hole. "
         "By symmetry no first gift is better than another: what differs is how agents answer it."
     )
-    return _build_section(chosen, GIFTS, note)
+    return _build_section(data, GIFTS, note)
 
 
-def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> Result:
-    every = openings_frame(chosen, kind)
-    frame = chosen.select_shown(every, ALL_AGENTS)
+def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
+    every = openings_frame(data, kind)
+    frame = data.select_shown(every, ALL_AGENTS)
     if frame.is_empty():
         return Result(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
-    imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
+    imposed = sorted({record.spec["opening_plies"] for record in data.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
     agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
     choices = [Cell(kind.format_choice(each), piece=each if kind is GIFTS else None) for each in frame[kind.column]]
@@ -88,13 +88,13 @@ def _build_section(chosen: ReportData, kind: DecisionKind, note: str) -> Result:
         interval_column(frame["low"], frame["high"]),
     ]
     figures, numbers = (
-        number_figures(kind.column, _build_figures(frame, kind, chosen)),
-        Table(f"First {kind.what}s", columns),
+        assign_figure_ids(kind.column, _build_figures(frame, kind, data)),
+        Table(f"First {kind.noun}s", columns),
     )
     return Result(note + left_out, figures=figures, numbers=numbers, frame=every)
 
 
-def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
+def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
     There is a row for each rules, agent, ply and choice. The agent ``ALL_AGENTS`` is all agents together. Columns:
@@ -102,7 +102,7 @@ def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
     agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0 lost) with
     ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
-    found = chosen.run_named_query(kind.query_name).join(chosen.players_frame(), on=("run_id", "pairing", "game"))
+    found = data.run_named_query(kind.query_name).join(data.agents_by_seat_frame(), on=("run_id", "pairing", "game"))
     placing = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
     chose = pl.when(gave).then(1 - placing).otherwise(placing)
@@ -116,7 +116,7 @@ def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
         wins=pl.when(gave).then("losses").otherwise("wins"),
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
-    wanted = chosen.select_wanted(choices)
+    wanted = data.select_wanted(choices)
     together = wanted.with_columns(agent=pl.lit(ALL_AGENTS)).select(wanted.columns)
     counted = (
         pl.concat([together, wanted])
@@ -125,10 +125,10 @@ def openings_frame(chosen: ReportData, kind: DecisionKind) -> pl.DataFrame:
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
         .sort("rules", "agent", "ply", kind.column)
     )
-    return _add_means(chosen.sort_by_rank(counted, "rules"))
+    return _add_shares_and_scores(data.sort_by_rank(counted, "rules"))
 
 
-def _add_means(counted: pl.DataFrame) -> pl.DataFrame:
+def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
     mean = (pl.col("wins") - pl.col("losses")) / pl.col("games")
     spread = ((pl.col("wins") + pl.col("losses")) / pl.col("games") - mean**2).clip(0)
     reach = normal_quantile() * (spread / pl.col("games")).sqrt()
@@ -136,7 +136,7 @@ def _add_means(counted: pl.DataFrame) -> pl.DataFrame:
         2 * normal_quantile() ** 2 / (pl.col("games") + normal_quantile() ** 2)
     )  # where all won or all lost, as in mean_score
     reach = pl.when(mean.abs() == 1).then(wilson).otherwise(reach)
-    return counted.with_columns(
+    return counts.with_columns(
         share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
         score=(mean + 1) / 2,
         low=((mean - reach + 1) / 2).clip(0),
@@ -144,7 +144,7 @@ def _add_means(counted: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _build_figures(frame: pl.DataFrame, kind: DecisionKind, chosen: ReportData) -> list[Figure]:
+def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
     """The first plies of all agents together, then the first ply of each agent; per figure two 4 x 4 boards."""
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
@@ -152,14 +152,14 @@ def _build_figures(frame: pl.DataFrame, kind: DecisionKind, chosen: ReportData) 
     figures = []
     for (rules, agent, ply), rows in frame.group_by("rules", "agent", "ply", maintain_order=True):
         if agent == ALL_AGENTS or ply == 0:
-            what = f"all agents, {kind.what} of ply {ply}" if agent == ALL_AGENTS else f"{agent}"
+            what = f"all agents, {kind.noun} of ply {ply}" if agent == ALL_AGENTS else f"{agent}"
             titled = f"{what}, {rules}" if several else what
-            colour = None if agent == ALL_AGENTS else chosen.find_colour(str(agent))
+            colour = None if agent == ALL_AGENTS else data.find_colour_number(str(agent))
             figures.append(Figure(titled, _render_boards(rows, kind, reach), colour=colour))
     return figures
 
 
-def _render_boards(rows: pl.DataFrame, kind: DecisionKind, reach: float) -> SvgPicture:
+def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float) -> SvgPicture:
     """The shares of the cells or pieces that were chosen and, beside them, the scores."""
     found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     most = max(FULL_COLOUR_SHARE, *(row["share"] for row in found.values()))
@@ -170,21 +170,21 @@ def _render_boards(rows: pl.DataFrame, kind: DecisionKind, reach: float) -> SvgP
         known = found.get(each)
         share, score = (known["share"], known["score"]) if known else (0.0, None)
         shapes.append(_render_tile(kind, each, 0, format_percent_tenths(share) if known else "0", share / most))
-        away = 0.0 if score is None else (2 * score - 1) / reach
+        away = 0.0 if score is None else (2 * score - 1) / max_deviation
         shapes.append(_render_tile(kind, each, right, "" if score is None else format_percent_tenths(score), away))
     return SvgPicture("".join(shapes), (2 * SIDE + GAP) * TILE_SIZE, (SIDE + HEADING) * TILE_SIZE)
 
 
-def _render_tile(kind: DecisionKind, each: int, left: float, text: str, shade: float) -> str:
+def _render_tile(kind: DecisionKind, index: int, left: float, text: str, shade: float) -> str:
     """A cell or a piece with its name and a number, on a colour from orange (-1) to blue (1)."""
-    x, y = left + each % SIDE * TILE_SIZE, (HEADING + each // SIDE) * TILE_SIZE
+    x, y = left + index % SIDE * TILE_SIZE, (HEADING + index // SIDE) * TILE_SIZE
     colour, opacity = style.SECOND_COLOUR if shade < 0 else style.FIRST_COLOUR, MAX_SHADE * min(1.0, abs(shade))
     fill = f'fill="{colour}" fill-opacity="{opacity:.3g}" stroke="{style.FAINT}" stroke-width="0.5"'
     shapes = [f'<rect x="{x:g}" y="{y:g}" width="{TILE_SIZE}" height="{TILE_SIZE}" {fill}/>']
     if kind is GIFTS:
         corner = f'x="{x + 0.72 * TILE_SIZE - PIECE_SIZE / 2:g}" y="{y + 0.28 * TILE_SIZE - PIECE_SIZE / 2:g}"'
-        shapes.append(f'<use href="#piece-{each}" {corner} width="{PIECE_SIZE}" height="{PIECE_SIZE}"/>')
-    shapes.append(style.render_text(x + 3, y + 10.7, kind.format_choice(each), 9))
+        shapes.append(f'<use href="#piece-{index}" {corner} width="{PIECE_SIZE}" height="{PIECE_SIZE}"/>')
+    shapes.append(style.render_text(x + 3, y + 10.7, kind.format_choice(index), 9))
     if text:
-        shapes.append(style.render_text(x + TILE_SIZE / 2, y + 0.8 * TILE_SIZE, text, 10, more=' text-anchor="middle"'))
+        shapes.append(style.render_text(x + TILE_SIZE / 2, y + 0.8 * TILE_SIZE, text, 10, attributes=' text-anchor="middle"'))
     return "".join(shapes)

@@ -13,10 +13,10 @@ from analytics.store.records import RunRecord
 MAX_RUNS = 50  # rows
 
 
-def build_runs_section(chosen: ReportData) -> Result:
+def build_runs_section(data: ReportData) -> Result:
     """The runs that the games come from, and the parameters of their agents."""
-    records = list(chosen.records.values())
-    rows = list(zip(records, chosen.selection.counts, strict=True))[:MAX_RUNS]
+    records = list(data.records.values())
+    rows = list(zip(records, data.selection.counts, strict=True))[:MAX_RUNS]
     columns = [
         _code_column("run", [record.run_id for record, _ in rows]),
         text_column("begun", [record.created[:10] for record, _ in rows]),
@@ -26,11 +26,11 @@ def build_runs_section(chosen: ReportData) -> Result:
         number_column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
         text_column("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
         text_column("agents", [", ".join(record.agents) for record, _ in rows]),
-        _code_column("code", [_format_code(record) for record, _ in rows]),
+        _code_column("code", [_format_code_version(record) for record, _ in rows]),
         _code_column("command", [record.command for record, _ in rows]),
     ]
     oldest = [f"The oldest {MAX_RUNS} of {len(records)} runs."] if len(records) > MAX_RUNS else []
-    notes = [*chosen.agent_names.notes, *describe_repeated_games(chosen.opened, chosen.records)]
+    notes = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in notes)])
     table = Table("Runs of the chosen games", columns)
     return Result(note, table, numbers=_build_parameters_table([record for record, _ in rows]))
@@ -40,7 +40,7 @@ def _code_column(heading: str, texts: Iterable[str]) -> ResultColumn:
     return text_column(heading, [Cell(text, code=True) for text in texts])
 
 
-def _format_code(record: RunRecord) -> str:
+def _format_code_version(record: RunRecord) -> str:
     """The version and the fingerprint of the code that played a run."""
     known = (str(record.code.get(name, "")) for name in ("version", "fingerprint"))
     return " ".join(filter(None, known))

@@ -17,11 +17,11 @@ from analytics.questions.columns import (
     format_percent_tenths,
     format_signed,
     number_column,
-    opponent_columns,
+    score_by_opponent_columns,
     pairing_columns,
-    ranking_columns,
-    rating_columns,
-    standing_columns,
+    rank_and_agent_columns,
+    rating_columns_without_agents,
+    standing_columns_without_agents,
     superiority_columns,
     text_column,
 )
@@ -43,42 +43,42 @@ ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the l
 LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as wide as the panel
 
 
-def build_crosstable_section(chosen: ReportData) -> Result:
+def build_crosstable_section(data: ReportData) -> Result:
     """The score of each agent against each other one."""
     try:
-        check_single_rules(chosen.selection.runs)
+        check_single_rules(data.selection.runs)
     except RequestError as error:
         return Result(missing=str(error))
-    frame = compute_standings(chosen).to_frame()
+    frame = build_shown_crosstable(data).to_frame()
     if frame.is_empty():
         return Result(missing=NOBODY_MET)
-    agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
+    agents, totals, against = frame["agent"], standing_columns_without_agents(frame), score_by_opponent_columns(frame)
     tinted = [
         ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
         for rank, column in enumerate(against, 1)
     ]
-    columns = [text_column("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
+    columns = [text_column("agent", agent_cells(data, agents, with_ranks=True)), *totals[:2], *tinted, *totals[2:]]
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its number "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
-        f"Intervals are normal, over {_describe_variance_unit(chosen)}."
+        f"Intervals are normal, over {_describe_variance_unit(data)}."
     )
-    met = [each for each in chosen.results if {each.first, each.second} <= {*agents} and each.first != each.second]
+    met = [each for each in data.results if {each.first, each.second} <= {*agents} and each.first != each.second]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
     return Result(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
-def compute_standings(chosen: ReportData) -> Crosstable:
+def build_shown_crosstable(data: ReportData) -> Crosstable:
     """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
-    ranked = crosstable_of(chosen.results, chosen.shared_openings).standings
-    return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
+    ranked = crosstable_of(data.results, data.shared_openings).standings
+    return Crosstable(tuple(each for each in ranked if each.agent in data.agents and each.games))
 
 
-def _describe_variance_unit(chosen: ReportData) -> str:
+def _describe_variance_unit(data: ReportData) -> str:
     """The unit of variance of the crosstable, with the reason for it."""
-    if chosen.shared_openings is not None:
+    if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
-    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
+    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
@@ -93,21 +93,21 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
     ]
 
 
-def build_ratings_section(chosen: ReportData) -> Result:
+def build_ratings_section(data: ReportData) -> Result:
     """The strength of each agent that is shown, rated in one fit over all games."""
     try:
-        fit = chosen.rate_agents()
+        fit = data.rate_agents()
     except RequestError as error:
         return Result(missing=str(error))
-    frame = ratings_frame(fit, chosen.agents)
+    frame = ratings_frame(fit, data.agents)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
-    columns = [number_column("rank", frame["rank"]), *rating_columns(frame), above]
-    table = agent_table(chosen, "Ratings in Elo", frame, columns)
-    mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
+    columns = [number_column("rank", frame["rank"]), *rating_columns_without_agents(frame), above]
+    table = agent_table(data, "Ratings in Elo", frame, columns)
+    mover_chooses = any(record.rules.mover_chooses for record in data.records.values())
     centred, resampled = (
-        ("each group" if fit.groups > 1 else "all agents")
+        ("each group" if fit.group_count > 1 else "all agents")
         + ("" if all(rating.bounded for rating in fit.ratings) else ", as far as their ratings have a bound,"),
-        "openings" if chosen.shared_openings else "pairs",
+        "openings" if data.shared_openings else "pairs",
     )
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
@@ -116,10 +116,10 @@ def build_ratings_section(chosen: ReportData) -> Result:
     )
     numbers = Table(
         "Probability of being above the other, in %",
-        [*ranking_columns([*frame["agent"]])[::-1], *_number_superiority_columns(fit, frame)],
+        [*rank_and_agent_columns([*frame["agent"]])[::-1], *_number_superiority_columns(fit, frame)],
     )
-    chart = build_ratings_chart(frame, chosen.find_colour)
-    figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{chosen.rules[0]}-0-")
+    chart = build_ratings_chart(frame, data.find_colour_number)
+    figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{data.rules[0]}-0-")
     return Result(note, table, [figure], numbers, side_by_side=True, frame=fit.to_frame())
 
 

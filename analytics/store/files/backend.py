@@ -106,11 +106,11 @@ def format_archive_option(root: PurePath) -> str:
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 
 
-def parse_size(size: str, what: str = "", more: str = "") -> int:
-    """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0; ``more`` is also allowed."""
+def parse_size(size: str, what: str = "", alternative: str = "") -> int:
+    """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0; ``alternative`` is also allowed."""
     found = _SIZE.fullmatch(size)
     if not found or not float(found[1]):
-        raise RequestError(f"{what}{size!r} is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB{more}")
+        raise RequestError(f"{what}{size!r} is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB{alternative}")
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
 
 

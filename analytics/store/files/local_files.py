@@ -353,9 +353,9 @@ class LocalBackend(Backend):
         return Path(path).absolute()
 
 
-def _status_from_stat(found: os.stat_result) -> FileStatus:
-    version = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-    return FileStatus(found.st_size, found.st_mtime, version)
+def _status_from_stat(stat_result: os.stat_result) -> FileStatus:
+    version = (stat_result.st_size, stat_result.st_mtime_ns, stat_result.st_ctime_ns, stat_result.st_ino)
+    return FileStatus(stat_result.st_size, stat_result.st_mtime, version)
 
 
 def _describe_mode(mode: int) -> str:

@@ -59,10 +59,10 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
             self._evict_oldest(end - start)
         return reading.result()
 
-    def _evict_oldest(self, more: int) -> None:
+    def _evict_oldest(self, new_bytes: int) -> None:
         """Forget what was not used for longest. What is being read is among what was used last."""
         with self._lock:
-            self._room -= more
+            self._room -= new_bytes
             while self._room < 0 and len(self._kept) > MIN_CACHED_RANGES:
                 (_, start, end), _ = self._kept.popitem(last=False)
                 self._room += end - start

@@ -175,13 +175,13 @@ class ObjectBackend(Backend):
 
     # Reading.
 
-    def _request(self, path: PurePath, ask: Callable[[Any], T]) -> T:
+    def _request(self, path: PurePath, send: Callable[[Any], T]) -> T:
         """The answer to a request that changes nothing. The library does not repeat one of which a part has arrived."""
         last = time.monotonic() + self.settings.patience
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
                 with self._use_store(path) as store:
-                    return ask(store)
+                    return send(store)
             except ConnectionError:
                 if attempt == REQUEST_ATTEMPTS or time.monotonic() > last or not self._answered:
                     raise
@@ -216,8 +216,8 @@ class ObjectBackend(Backend):
         except FileNotFoundError:
             return None
 
-    def _request_listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
-        return self._request(folder, lambda store: of(store, _object_key(folder) or None))
+    def _request_listing(self, folder: PurePath, list_method: Callable[[Any, str | None], Any]) -> Any:
+        return self._request(folder, lambda store: list_method(store, _object_key(folder) or None))
 
     def list_names(self, folder: PurePath) -> list[str]:
         found = self._request_listing(folder, obstore.list_with_delimiter)
@@ -363,12 +363,12 @@ class ObjectBackend(Backend):
         return self.settings.polars_arguments()
 
 
-def request_at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
+def request_at_once(send: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
     """The answers to a question about each of many objects, in their order."""
     if len(paths) < 2:
-        return [ask(path) for path in paths]
+        return [send(path) for path in paths]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(paths))) as pool:
-        return list(pool.map(ask, paths))
+        return list(pool.map(send, paths))
 
 
 def _object_key(path: PurePath) -> str:

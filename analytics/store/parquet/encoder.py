@@ -177,31 +177,31 @@ def allocate_facts(columns: int = 1) -> ColumnFacts:
     return ColumnFacts(*np.empty((len(ColumnFacts._fields), columns), np.int64))
 
 
-def encode_integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChunk:
+def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> ColumnChunk:
     """A column of integers, ``values`` [R], R > 0.
 
-    It is packed in ``room`` (``allocate_buffer``), so the chunk is valid until that is written again.
+    It is packed in ``buffer`` (``allocate_buffer``), so the chunk is valid until that is written again.
     """
     facts, wide = allocate_facts(), values.dtype == np.int64
     values = np.ascontiguousarray(values)
     if wide:
-        pack_ascending(values.view(np.int64), room, 0, facts, 0)
+        pack_ascending(values.view(np.int64), buffer, 0, facts, 0)
     else:
-        pack_small(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, room, 0, facts, 0)
-    (chunk,) = build_integer_chunks((INT64 if wide else INT32,), len(values), room, facts)
+        pack_small(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, buffer, 0, facts, 0)
+    (chunk,) = build_integer_chunks((INT64 if wide else INT32,), len(values), buffer, facts)
     return chunk
 
 
 def build_integer_chunks(
-    physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: ColumnFacts
+    physical: Sequence[int], rows: int, buffer: NDArray[np.uint8], facts: ColumnFacts
 ) -> Iterator[ColumnChunk]:
-    """Columns of integers that are packed in ``room``, one after the other: valid until that is written again.
+    """Columns of integers that are packed in ``buffer``, one after the other: valid until that is written again.
 
     ``physical`` [columns] are their types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending`` wrote.
     """
     start = 0
     for kind, least, largest, encoding, end in zip(physical, *(each.tolist() for each in facts), strict=True):
-        content = room[start:end].data
+        content = buffer[start:end].data
         dictionary = _encode_range_dictionary(least, largest) if encoding == RLE_DICTIONARY else b""
         size = 8 if kind == INT64 else 4
         bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
@@ -210,18 +210,18 @@ def build_integer_chunks(
         start = end
 
 
-def encode_labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> ColumnChunk:
-    """A column of labels: ``indices`` [R], R > 0, into ``known``.
+def encode_labels(indices: NDArray[np.integer], labels: Sequence[str], buffer: NDArray[np.uint8]) -> ColumnChunk:
+    """A column of labels: ``indices`` [R], R > 0, into ``labels``.
 
-    It is packed in ``room`` (``allocate_buffer``), so the chunk is valid until that is written again.
+    It is packed in ``buffer`` (``allocate_buffer``), so the chunk is valid until that is written again.
     """
     facts = allocate_facts()
     indices = np.ascontiguousarray(indices)
-    end = pack_small(indices.view(np.uint8), indices.itemsize, len(known), room, 0, facts, 0)  # never PLAIN
+    end = pack_small(indices.view(np.uint8), indices.itemsize, len(labels), buffer, 0, facts, 0)  # never PLAIN
     least, largest = int(facts.least[0]), int(facts.largest[0])
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
-    present = sorted(known[number].encode() for number in numbers)
-    dictionary, content = _encode_text_dictionary(tuple(known[least : largest + 1])), room[:end].data
+    present = sorted(labels[number].encode() for number in numbers)
+    dictionary, content = _encode_text_dictionary(tuple(labels[least : largest + 1])), buffer[:end].data
     header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(len(indices), RLE_DICTIONARY))
     return ColumnChunk(dictionary, header, content, ENCODINGS[RLE_DICTIONARY], present[0], present[-1])
 

@@ -42,21 +42,21 @@ def encode_zigzag(number: int) -> bytes:
     return encode_varint((number << 1) ^ (number >> 63))
 
 
-def encode_struct(fields: Iterable[Field], first: bytes = b"", before: int = 0) -> bytes:
+def encode_struct(fields: Iterable[Field], encoded_fields: bytes = b"", previous_id: int = 0) -> bytes:
     """A struct; its fields must ascend by id, at most 15 apart.
 
-    ``first`` are fields that are encoded already, up to the id ``before``.
+    ``encoded_fields`` are fields that are encoded already, up to the id ``previous_id``.
     """
-    return first + encode_fields(fields, before) + b"\0"
+    return encoded_fields + encode_fields(fields, previous_id) + b"\0"
 
 
-def encode_fields(fields: Iterable[Field], before: int = 0) -> bytes:
-    """Some consecutive fields of a struct, after one with the id ``before``."""
+def encode_fields(fields: Iterable[Field], previous_id: int = 0) -> bytes:
+    """Some consecutive fields of a struct, after one with the id ``previous_id``."""
     result = bytearray()
     for identifier, kind, value in fields:
-        result.append((identifier - before) << 4 | kind)
+        result.append((identifier - previous_id) << 4 | kind)
         result += value
-        before = identifier
+        previous_id = identifier
     return bytes(result)
 
 
@@ -86,94 +86,94 @@ def build_list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
     return identifier, LIST, head + b"".join(values)
 
 
-def decode_struct(content: bytes, at: int, wanted: StructForm) -> tuple[dict[int, Any], int]:
+def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple[dict[int, Any], int]:
     """The values of some fields, by id, of a struct that begins at a byte, and where it ends; the others are skipped.
 
     The bytes may be a stranger's. Raises ``IndexError`` where they end too soon, ``ValueError`` or ``RecursionError``
     for other bytes that are none of this protocol.
     """
     identifier, found = 0, dict[int, Any]()
-    while head := content[at]:
-        at, kind = at + 1, head & 15
+    while head := content[offset]:
+        offset, kind = offset + 1, head & 15
         if head >> 4:
             identifier += head >> 4
         else:
-            identifier, at = _decode_zigzag(content, at)
-        form = wanted.get(identifier)
+            identifier, offset = _decode_zigzag(content, offset)
+        form = field_forms.get(identifier)
         if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
-            at = _skip_value(content, at, kind)
+            offset = _find_value_end(content, offset, kind)
             continue
         _check_sound(identifier not in found)
-        found[identifier], at = _decode_value(content, at, form)
-    return found, at + 1
+        found[identifier], offset = _decode_value(content, offset, form)
+    return found, offset + 1
 
 
-def _decode_value(content: bytes, at: int, form: FieldForm) -> tuple[Any, int]:
+def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, int]:
     """A value of a wanted form that begins at a byte, and where it ends."""
     if form == BINARY:
-        size, at = _decode_varint(content, at)
-        return content[at : at + size], at + size
+        size, offset = _decode_varint(content, offset)
+        return content[offset : offset + size], offset + size
     if isinstance(form, int):
-        return _decode_zigzag(content, at)
+        return _decode_zigzag(content, offset)
     if isinstance(form, Mapping):
-        return decode_struct(content, at, form)
-    head, at = content[at], at + 1
-    size, at = _decode_varint(content, at) if head >> 4 == 15 else (head >> 4, at)
+        return decode_struct(content, offset, form)
+    head, offset = content[offset], offset + 1
+    size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
     found = []
     for _ in range(size):
         _check_sound(head & 15 == STRUCT)
-        each, at = decode_struct(content, at, form[0])
+        each, offset = decode_struct(content, offset, form[0])
         found.append(each)
-    return found, at
+    return found, offset
 
 
-def _decode_zigzag(content: bytes, at: int) -> tuple[int, int]:
+def _decode_zigzag(content: bytes, offset: int) -> tuple[int, int]:
     """The signed number that begins at a byte, and where it ends."""
-    found, at = _decode_varint(content, at)
-    return (found >> 1) ^ -(found & 1), at
+    found, offset = _decode_varint(content, offset)
+    return (found >> 1) ^ -(found & 1), offset
 
 
-def _decode_varint(content: bytes, at: int) -> tuple[int, int]:
+def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
     """The unsigned number that begins at a byte, and where it ends."""
-    byte = content[at]
+    byte = content[offset]
     if byte < 0x80:
-        return byte, at + 1
+        return byte, offset + 1
     number = shift = 0
     while byte >= 0x80:
         number |= (byte & 0x7F) << shift
         shift += 7
         if shift > 63:
             raise ValueError("a number is too long")
-        at += 1
-        byte = content[at]
-    return number | byte << shift, at + 1
+        offset += 1
+        byte = content[offset]
+    return number | byte << shift, offset + 1
 
 
-def _skip_value(content: bytes, at: int, kind: int) -> int:
+def _find_value_end(content: bytes, offset: int, kind: int) -> int:
     """Where a value ends that begins at a byte: nearly all of a footer is passed over, and this is its only loop."""
     if kind in (I16, I32, I64):
-        while content[at] >= 0x80:
-            at += 1
-        return at + 1
+        while content[offset] >= 0x80:
+            offset += 1
+        return offset + 1
     if kind == BINARY:
-        size, at = _decode_varint(content, at)
-        return at + size
+        size, offset = _decode_varint(content, offset)
+        return offset + size
     if kind == STRUCT:
-        while head := content[at]:
-            at = _skip_value(content, at + 1 if head >> 4 else _skip_value(content, at + 1, I64), head & 15)
-        return at + 1
+        while head := content[offset]:
+            offset = _find_value_end(content, offset + 1 if head >> 4 else _find_value_end(content, offset + 1, I64), head & 15)
+        return offset + 1
     if kind in (LIST, SET):
-        head, at = content[at], at + 1
-        size, at = _decode_varint(content, at) if head >> 4 == 15 else (head >> 4, at)
+        head, offset = content[offset], offset + 1
+        size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
         each = BYTE if head & 15 <= FALSE else head & 15
         if each in SIZES:  # however many a stranger says there are
-            return at + size * SIZES[each]
+            return offset + size * SIZES[each]
         for _ in range(size):
-            at = _skip_value(content, at, each)
-        return at
+            offset = _find_value_end(content, offset, each)
+        return offset
     if kind not in SIZES:
         raise ValueError(f"type {kind}")
-    return at + SIZES[kind]
+    return offset + SIZES[kind]
 
 
 # The footer, at the end of a file.
@@ -323,10 +323,10 @@ def _count_memory_bytes(
     return max(sizes)
 
 
-def _read_page_header(file: io.BufferedIOBase, at: int) -> tuple[dict[int, Any], int]:
+def _read_page_header(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
     """The header of the page that begins at a byte of a file, and its size. Only one with long statistics is long."""
     for size in (USUAL_PAGE_HEADER_BYTES, PAGE_HEADER_BYTES):
-        file.seek(at)
+        file.seek(offset)
         content = file.read(size)
         with suppress(IndexError):
             return decode_struct(content, 0, PAGE_HEADER_FORM)

@@ -69,7 +69,7 @@ def pack_small(
         if size == 1:
             used = _pack_bytes(narrow, least, width, room, used)
         else:
-            used = _pack_each(wide, least, width, room, used)
+            used = _pack_one_by_one(wide, least, width, room, used)
     _set_facts(facts, column, least, largest, encoding, start + used)
     return start + used
 
@@ -146,11 +146,11 @@ def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[n
             at = _pack_eights(words, least, 2, out, at)
         else:
             at = _pack_eights(words, least, 1, out, at)
-    return _pack_each(values[first:], least, width, out, at)
+    return _pack_one_by_one(values[first:], least, width, out, at)
 
 
 @inline_function
-def _pack_each(values: Any, least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
+def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
     """One value after the other; returns the end."""
     end: int = at + (values.shape[0] + 7) // 8 * width
     waiting, bits = np.uint64(0), np.uint64(0)

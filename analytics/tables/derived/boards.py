@@ -131,7 +131,7 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
 
 @kernel()
 def _group_first_plies(
-    starts: NDArray[np.int64], plies: Plies, pieces: NDArray[np.int8], cells: NDArray[np.int8], made: NDArray[np.int8]
+    starts: NDArray[np.int64], plies: Plies, pieces: NDArray[np.int8], cells: NDArray[np.int8], ply_counts: NDArray[np.int8]
 ) -> int:
     """Gather the first plies of each game, pieces and cells [G, 8], and their number [G].
 
@@ -142,7 +142,7 @@ def _group_first_plies(
         row = starts[ply + 1]
         for last in range(starts[ply], starts[ply + 1]):
             of = game[last - starts[ply]]
-            pieces[of, ply], cells[of, ply], made[of] = plies.piece[last], plies.cell[last], ply + 1
+            pieces[of, ply], cells[of, ply], ply_counts[of] = plies.piece[last], plies.cell[last], ply + 1
             if row < starts[ply + 2] and plies.game_id[row] == plies.game_id[last]:
                 game[row - starts[ply + 1]] = of
                 row += 1
@@ -153,7 +153,7 @@ def _group_first_plies(
 
 @kernel()
 def _fill_least_cells(
-    cells: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries
+    cells: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries
 ) -> None:
     """The least image of each game's cells [G, 8] as a word [G]: ply by ply, the permutations that attain it remain."""
     remaining = np.empty(tables.cells.shape[0], np.int16)
@@ -161,7 +161,7 @@ def _fill_least_cells(
         count, word = remaining.shape[0], int64(0)
         for i in range(count):
             remaining[i] = i
-        for ply in range(made[game]):
+        for ply in range(ply_counts[game]):
             cell, least, kept = int64(cells[game, ply]), int64(CELLS), 0
             for i in range(count):
                 image = int64(tables.cells[remaining[i], cell])
@@ -176,7 +176,7 @@ def _fill_least_cells(
 
 
 @kernel()
-def _fill_least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64]) -> None:
+def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64]) -> None:
     """The least image of each game's pieces [G, 8] as a word [G].
 
     The first piece becomes 0. Attributes that have not been distinguished stand side by side; of these, the ones that
@@ -190,7 +190,7 @@ def _fill_least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: 
             order[rank], begins[rank] = rank, False
         begins[0] = begins[ATTRIBUTES] = True
         groups = 1
-        for ply in range(1, made[game]):
+        for ply in range(1, ply_counts[game]):
             piece, image, start = int64(pieces[game, ply]) ^ int64(pieces[game, 0]), int64(0), 0
             if groups == ATTRIBUTES:  # all distinguished, as they soon are
                 for rank in range(ATTRIBUTES):
@@ -217,7 +217,7 @@ def _fill_least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: 
         words[game] = word
 
 
-def replay_plies(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()) -> pl.DataFrame:
+def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collection[str] = ()) -> pl.DataFrame:
     """The rows of a shard's plies by the schema ``BOARDS``, with the board before each and some of ``EXTRA_COLUMNS``.
 
     Raises ``ValueError`` if the rows are not games in order.
@@ -225,15 +225,15 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, more: Collection[str] =
     rows, of_plies, rules = len(plies), plies_from_frame(plies, len(plies)), record.rules
     boards = replay_boards(find_ply_starts(plies), of_plies, PIECES)
     found = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
-    if AGENT_COLUMNS.keys() & set(more):
+    if AGENT_COLUMNS.keys() & set(extra_columns):
         found |= _compute_agents(plies, record)
-    if KEY_COLUMNS.keys() & set(more):
+    if KEY_COLUMNS.keys() & set(extra_columns):
         keys = np.empty((2, rows), np.int64)
         _fill_keys(of_plies, boards, rules.mover_chooses, keys, build_symmetries(rules))
         found |= {name: pl.Series(key) for name, key in zip(KEY_COLUMNS, keys, strict=True)}
-    if TACTICS_COLUMNS.keys() & set(more):
+    if TACTICS_COLUMNS.keys() & set(extra_columns):
         found |= _compute_tactics(of_plies, boards, rules)
-    return plies.with_columns(**{name: column for name, column in found.items() if name in BOARDS or name in more})
+    return plies.with_columns(**{name: column for name, column in found.items() if name in BOARDS or name in extra_columns})
 
 
 def _compute_agents(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:

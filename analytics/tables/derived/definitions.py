@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import EVALUATIONS_FOLDER, count_tallies, read_rows, tallies_to_frame
+from analytics.store.range_files import EVALUATIONS_FOLDER, tally_game_rows, read_rows, tallies_to_frame
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import EVALUATIONS_SCHEMA, TABLE_SCHEMAS, TALLIES_SCHEMA
@@ -30,7 +30,7 @@ TALLIES_TABLE = RangeTable(
     TALLIES_SCHEMA,
     key=("pairing",),
     totals=dict.fromkeys(TALLIES_SCHEMA.names()[1:], np.add),
-    derive_rows=lambda games, record, _extent: tallies_to_frame(count_tallies(games, record.swapped)),
+    derive_rows=lambda games, record, _extent: tallies_to_frame(tally_game_rows(games, record.swapped)),
     source_table="games",
 )
 
@@ -128,14 +128,14 @@ def has_turns_of_ply(ply: int, extent: str) -> bool:
 
 
 def derive_stored_positions(
-    archive: Archive, record: RunRecord, stored: StoredRange, of_plies: range, rows: pl.DataFrame | None = None
+    archive: Archive, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """The positions of some consecutive plies of a range, from its games: a table by the schema ``POSITIONS``.
 
-    ``rows`` are those of ``plies`` if they were read already. Raises ``FailureError`` for a file of plies that is
+    ``ply_rows`` are those of ``plies`` if they were read already. Raises ``FailureError`` for a file of plies that is
     missing or damaged.
     """
-    plies = read_rows(archive, record.run_id, stored, "plies") if rows is None else rows
+    plies = read_rows(archive, record.run_id, stored, "plies") if ply_rows is None else ply_rows
     try:
         return derive_positions(plies, record.rules, record.spec["opening_plies"], of_plies)
     except ValueError as error:

@@ -19,7 +19,7 @@ from quarto.bits import lowest_bit, popcount
 from quarto.jit import function_value, inline_function, int64, kernel, to_external_kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, place_piece
 from quarto.rules import CELLS, NONE
-from quarto.solver.search import MOVER_QUESTION_SIGNATURE, can_give, can_move, can_place, can_win_at_once
+from quarto.solver.search import MOVER_QUESTION_SIGNATURE, can_giver_win_or_draw, can_mover_win_or_draw, can_placer_win_or_draw, can_win_at_once
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, proof_key, recall_answer, remember_answer
 from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
 
@@ -60,7 +60,7 @@ def _can_giver_achieve(lanes: int, occupied: int, available: int, question: int,
     if known >= 0:
         return known
     safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
-    answer = can_give(lanes, occupied, available, safe, question, rules, search)
+    answer = can_giver_win_or_draw(lanes, occupied, available, safe, question, rules, search)
     if pieces <= TABLE_PIECES and search.stopped == 0:
         remember_answer(key, question, answer, search)
     return answer
@@ -75,7 +75,7 @@ def can_mover_achieve(board: Position, gift: int, question: int, rules: Any, sea
     if winning_cells(board.lanes, board.occupied, gift, rules) != 0:
         return int64(1)
     rest = board.available & ~(int64(1) << gift)
-    return can_place(board.lanes, board.occupied, rest, gift, question, rules, search)
+    return can_placer_win_or_draw(board.lanes, board.occupied, rest, gift, question, rules, search)
 
 
 @function_value(MOVER_QUESTION_SIGNATURE)
@@ -92,13 +92,13 @@ def _can_choosing_mover_achieve(
     known = recall_answer(key, pieces, question, search) if pieces <= TABLE_PIECES_MOVER else int64(-1)
     if known >= 0:
         return known
-    answer = can_move(lanes, occupied, available, question, rules, search)
+    answer = can_mover_win_or_draw(lanes, occupied, available, question, rules, search)
     if pieces <= TABLE_PIECES_MOVER and search.stopped == 0:
         remember_answer(key, question, answer, search)
     return answer
 
 
-can_chooser_achieve = to_external_kernel(_can_choosing_mover_achieve)
+can_choosing_mover_achieve = to_external_kernel(_can_choosing_mover_achieve)
 
 
 @inline_function
@@ -113,7 +113,7 @@ def solve_board(board: Position, at_least: int, rules: Any, search: Any) -> int:
         if question == DRAW and at_least == 0:
             return int64(0)
         if mover:
-            yes = can_chooser_achieve(board.lanes, board.occupied, board.available, question, rules, search)
+            yes = can_choosing_mover_achieve(board.lanes, board.occupied, board.available, question, rules, search)
         else:
             yes = can_giver_achieve(board.lanes, board.occupied, board.available, question, rules, search)
         if yes:
@@ -161,7 +161,7 @@ def count_saving_cells(board: Position, piece: int, value: int, rules: Any, sear
         elif rest == 0:
             count += int64(value == 0)
         elif rules.mover_chooses != 0:
-            count += 1 - can_chooser_achieve(lanes, occupied, rest, DRAW if value > 0 else WIN, rules, search)
+            count += 1 - can_choosing_mover_achieve(lanes, occupied, rest, DRAW if value > 0 else WIN, rules, search)
         else:
             count += can_giver_achieve(lanes, occupied, rest, WIN if value > 0 else DRAW, rules, search)
     return count

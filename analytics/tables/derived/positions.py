@@ -142,10 +142,10 @@ def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
     return boards
 
 
-def check_games_complete(reached: int, plies: int) -> None:
+def check_games_complete(first_broken_ply: int, ply_count: int) -> None:
     """Raise ``ValueError`` if a replay of so many plies has ended at a row that follows none."""
-    if reached != plies:
-        raise ValueError(f"has a row of ply {reached} whose game has none of ply {reached - 1}")
+    if first_broken_ply != ply_count:
+        raise ValueError(f"has a row of ply {first_broken_ply} whose game has none of ply {first_broken_ply - 1}")
 
 
 @kernel()

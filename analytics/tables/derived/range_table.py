@@ -129,9 +129,9 @@ def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTa
         archive.update_run(run_id, lambda known: known and known.with_derived_units(units))
 
 
-def list_missing_ranges(archive: Archive, run_id: str, table: RangeTable, enough: ExtentFilter) -> list[StoredRange]:
+def list_missing_ranges(archive: Archive, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter) -> list[StoredRange]:
     """The ranges of games that a derived table does not cover to a sufficient extent."""
-    known = archive.list_effective_ranges(run_id, table.name, enough)
+    known = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
     return archive.list_effective_ranges(run_id).select_outside(known)
 
 
@@ -144,27 +144,27 @@ class Chunk(NamedTuple, Generic[Extent]):
 
 
 def group_partial_files(
-    archive: Archive, run_id: str, table: RangeTable, lacks: Sequence[StoredRange]
+    archive: Archive, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
     """For each of some ranges of games, in order: the files that a table has of parts of this range."""
-    ranges, made = Ranges(lacks), {each: list[StoredRange]() for each in lacks}
-    for each in archive.list_files(table.name, run_id) if lacks else ():
+    ranges, made = Ranges(missing_ranges), {each: list[StoredRange]() for each in missing_ranges}
+    for each in archive.list_files(table.name, run_id) if missing_ranges else ():
         games = ranges.find_range(each.first)
         if games is not None and each.end <= games.end and table.is_extent(each.extent):
             made[games].append(each)
     return iter(made.values())
 
 
-def list_missing_slices(games: StoredRange, made: Iterable[StoredRange], most: int) -> Iterator[FileSlice]:
-    """The parts of a range of games that a table lacks: aligned, with at most ``most`` units each.
+def list_missing_slices(games: StoredRange, existing_files: Iterable[StoredRange], max_units: int) -> Iterator[FileSlice]:
+    """The parts of a range of games that a table lacks: aligned, with at most ``max_units`` units each.
 
-    A part in ``made`` has a file already, even if the files do not yet make up the whole range.
+    A part in ``existing_files`` has a file already, even if the files do not yet make up the whole range.
     """
-    gaps = list_gaps(sorted((file.first, file.end) for file in made), games.end, games.first)
+    gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
         yield FileSlice.whole(games)
     for first, end in gaps:
-        for low, high in split_into_files(first, end, games.end, most):
+        for low, high in split_into_files(first, end, games.end, max_units):
             yield FileSlice(games, low, high)
 
 

@@ -19,14 +19,14 @@ class StoppedError(Exception):
 def run_on_threads(
     jobs: Iterable[Callable[[], ResultT]],
     threads: int,
-    done: Callable[[ResultT], None],
+    on_result: Callable[[ResultT], None],
     stop: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
-    """Carry out jobs on threads; ``done`` gets each result, on the calling thread, in the order in which jobs end.
+    """Carry out jobs on threads; ``on_result`` gets each result, on the calling thread, in the order in which jobs end.
 
     ``on_wait`` is called there every ``POLL_SECONDS`` or more often. An error in a job, Ctrl-C or an exception in
-    ``done`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop`` is called first, and may make
+    ``on_result`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop`` is called first, and may make
     them end sooner. Jobs that have not begun never will.
     """
     waiting = iter(jobs)
@@ -41,7 +41,7 @@ def run_on_threads(
                 ended, pending = wait(pending, POLL_SECONDS, FIRST_COMPLETED)  # in short steps: Ctrl-C comes between
                 on_wait()
                 for future in ended:
-                    done(future.result())
+                    on_result(future.result())
         except BaseException:
             stop()
             for future in pending:

@@ -89,9 +89,9 @@ def merge_archives(
 
 
 def _merge_run(
-    source: Archive, target: Archive, record: RunRecord, done: MergeSummary, progress: Callable[[int], None]
+    source: Archive, target: Archive, record: RunRecord, summary: MergeSummary, progress: Callable[[int], None]
 ) -> None:
-    """Add a run, with its verdicts and derived tables, and count in ``done`` what is new.
+    """Add a run, with its verdicts and derived tables, and count in ``summary`` what is new.
 
     The record comes first, so that no games are without one.
     """
@@ -99,7 +99,7 @@ def _merge_run(
     new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
     if target.find_run(run_id) is None:
         new = structs.replace(new, number=target.compute_next_run_number())
-        done.runs += 1
+        summary.runs += 1
     if any(known.list_gaps(end, first) for first, end in source.list_effective_ranges(run_id).covered_ranges):
         target.update_run(
             run_id, lambda there: structs.replace(there or new, code=merge_code((there or new).code, record.code))
@@ -108,10 +108,10 @@ def _merge_run(
         target.update_run(run_id, lambda there: there or new)
     for stored in source.list_effective_ranges(run_id):
         units = _merge_range(source, target, record, stored)
-        done.games += units * record.unit_line.games_a_pair
+        summary.games += units * record.unit_line.games_a_pair
         progress(stored.units * record.unit_line.games_a_pair)
     for table in DERIVED_TABLES:
-        done.tables += sum(_copy_derived_files(source, target, run_id, table))
+        summary.tables += sum(_copy_missing_derived_files(source, target, run_id, table))
     record_annotated_units(target, run_id)
     record_derived_units(
         target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
@@ -121,19 +121,19 @@ def _merge_run(
         there = sprt_verdicts.verdict_path(target, run_id, verdict.verdict_id)
         if verdict.run_id == run_id and target.backend.status(there) is None:
             sprt_verdicts.write_verdict(target, verdict)
-            done.verdicts += 1
+            summary.verdicts += 1
     target.update_run(run_id, lambda there: there and _merge_records(there, record, target))
 
 
-def _merge_records(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
+def _merge_records(target_record: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
     """The record of a run that has the games of both. Merging again changes nothing."""
-    asked = structs.replace(known, games=max(known.games, record.games))
-    whole = has_requested_units(asked, target.list_effective_ranges(known.run_id)) or "imported" in known.spec
+    asked = structs.replace(target_record, games=max(target_record.games, record.games))
+    whole = has_requested_units(asked, target.list_effective_ranges(target_record.run_id)) or "imported" in target_record.spec
     return structs.replace(
         asked,
         status="complete" if whole else "interrupted",
-        seconds=max(known.seconds, record.seconds),
-        created=min(known.created, record.created, key=datetime.fromisoformat),
+        seconds=max(target_record.seconds, record.seconds),
+        created=min(target_record.created, record.created, key=datetime.fromisoformat),
     )
 
 
@@ -177,7 +177,7 @@ def _copy_table_file(source: Archive, path: PurePath, target: Archive, folder: P
     target.write_file(folder / path.name, content)
 
 
-def _copy_derived_files(source: Archive, target: Archive, run_id: str, table: str) -> Iterator[int]:
+def _copy_missing_derived_files(source: Archive, target: Archive, run_id: str, table: str) -> Iterator[int]:
     """Add the files of a derived table that the target lacks and whose games it has: 1 for each that was added."""
     games = target.list_effective_ranges(run_id)
     for extent in sorted({each.extent for each in source.list_files(table, run_id)}):
@@ -236,18 +236,18 @@ def _group_records_by_run(archives: Sequence[Archive]) -> Iterator[list[_RunHold
         yield sorted(held[run_id], key=lambda each: beginning_key(each.record))
 
 
-def _list_run_conflicts(held: Sequence[_RunHolder], target: Archive, options: MergeOptions) -> Iterator[str]:
-    for record, archive in held:
+def _list_run_conflicts(holders: Sequence[_RunHolder], target: Archive, options: MergeOptions) -> Iterator[str]:
+    for record, archive in holders:
         if archive is not target and compute_run_id(record.spec) != record.run_id:
             of_spec = compute_run_id(record.spec)
             yield f"run {record.run_id} of {archive.root} has the spec of run {of_spec}: it was changed"
-    for one, other in combinations(held, 2):
+    for one, other in combinations(holders, 2):
         if one.record.spec != other.record.spec:
             yield f"run {one.record.run_id} has another spec in {one.archive.root} than in {other.archive.root}"
             continue
         yield from _list_game_conflicts(one, other)
     if not options.other_code:
-        yield from _list_code_conflicts(held, target)
+        yield from _list_code_conflicts(holders, target)
 
 
 def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
@@ -269,10 +269,10 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
         )
 
 
-def _list_code_conflicts(held: Sequence[_RunHolder], target: Archive) -> Iterator[str]:
+def _list_code_conflicts(holders: Sequence[_RunHolder], target: Archive) -> Iterator[str]:
     """Runs whose games would come from different code: each archive in turn adds what those before it lack."""
-    before = [each for each in held if each.archive is target]
-    for each in (each for each in held if each.archive is not target):
+    before = [each for each in holders if each.archive is target]
+    for each in (each for each in holders if each.archive is not target):
         ranges = each.archive.list_effective_ranges(each.record.run_id)
         known = merge_ranges(
             span for one in before for span in one.archive.list_effective_ranges(each.record.run_id).covered_ranges
@@ -297,12 +297,12 @@ def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 
 
 def _list_record_conflicts(
-    archives: Sequence[Archive], of: Callable[[Archive], Iterable[tuple[str, object]]], remedy: str
+    archives: Sequence[Archive], list_contents: Callable[[Archive], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
     """The records of one name that archives have with different content."""
     known: dict[str, tuple[object, Archive]] = {}
     for archive in archives:
-        for name, content in of(archive):
+        for name, content in list_contents(archive):
             first, where = known.setdefault(name, (content, archive))
             if first != content:
                 yield f"{name} is another one in {archive.root} than in {where.root}: {remedy}"

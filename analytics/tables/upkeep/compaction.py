@@ -66,7 +66,7 @@ class CompactionGroup(NamedTuple):
     children: Ranges
 
 
-def list_compaction_groups(ranges: Ranges, end_unit: int, fits: GroupCondition, most: int) -> Iterator[CompactionGroup]:
+def list_compaction_groups(ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int) -> Iterator[CompactionGroup]:
     """The largest parents that can be made of at most so many files, from left to right: aligned, and without holes.
 
     The last one may end at ``end_unit``, the run's last unit.
@@ -74,26 +74,26 @@ def list_compaction_groups(ranges: Ranges, end_unit: int, fits: GroupCondition, 
     size = 1
     while len(ranges) and size < int(ranges.ends[-1]):
         size *= 2
-    yield from _list_groups(ranges, (0, size), end_unit, fits, most)
+    yield from _list_groups(ranges, (0, size), end_unit, fits, max_files)
 
 
 def _list_groups(
-    known: Ranges, span: Range, end_unit: int, fits: GroupCondition, most: int
+    ranges: Ranges, span: Range, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
     """Those in an aligned range."""
     first, end = span
-    inside = known.select_overlapping(first, end)
+    inside = ranges.select_overlapping(first, end)
     if len(inside) < 2:
         return
     last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
     whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
     are_files = all(child.is_file for child in inside)  # no slices of files that another writer has just made overlap
-    if whole and are_files and len(inside) <= most and fits(inside):
+    if whole and are_files and len(inside) <= max_files and fits(inside):
         yield CompactionGroup(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
         return
     middle = (first + end) // 2
     for half in ((first, middle), (middle, end)):
-        yield from _list_groups(known, half, end_unit, fits, most)
+        yield from _list_groups(ranges, half, end_unit, fits, max_files)
 
 
 def compact_tables(
@@ -113,11 +113,11 @@ def compact_tables(
     """
     made, most = 0, min(table.max_merged_files for table in tables)
 
-    def count_group(family: CompactionGroup | None) -> None:
+    def count_group(group: CompactionGroup | None) -> None:
         nonlocal made
-        if family is not None:
+        if group is not None:
             made += 1
-            progress(family)
+            progress(group)
 
     for extent in list_extents(archive, record.run_id, tables[-1]):
         before = -1
@@ -132,42 +132,42 @@ def compact_tables(
 
 
 def _write_parents(
-    archive: Archive, record: RunRecord, tables: Sequence[RangeTable], family: CompactionGroup
+    archive: Archive, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
 ) -> CompactionGroup | None:
     """Write the files of a parent; None: another process was quicker, and the children are removed already."""
-    run_id, parent = record.run_id, family.parent
+    run_id, parent = record.run_id, group.parent
     try:
-        first = encode_parent_table(archive, record, tables[0], family, tables[-1])
+        first = encode_parent_table(archive, record, tables[0], group, tables[-1])
         stored = write_table(archive, run_id, tables[0].name, parent, first, parent.extent)
         for table in tables[1:]:
-            content = encode_parent_table(archive, record, table, family, tables[-1])
+            content = encode_parent_table(archive, record, table, group, tables[-1])
             write_table(archive, run_id, table.name, parent, content, parent.extent)
     except FileNotFoundError as error:
         counting = {*archive.list_effective_ranges(run_id, tables[-1].name, partial(operator.eq, parent.extent))}
-        if counting.issuperset(family.children):
+        if counting.issuperset(group.children):
             raise FailureError(f"{error.filename or error} is missing: {VERIFY_REMEDY}") from error
         return None
     if archive.backend.status(archive.folder(tables[0].name, run_id) / stored.name) is None:
         # This process stood still for so long that the file was taken for garbage.
         write_table(archive, run_id, tables[0].name, parent, first, parent.extent)
-    return family
+    return group
 
 
 def encode_parent_table(
-    archive: Archive, record: RunRecord, table: RangeTable, family: CompactionGroup, listed: RangeTable
+    archive: Archive, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
 ) -> TableBytes:
-    """A parent's table from those of its children, which are named as the files of the table ``listed``.
+    """A parent's table from those of its children, which are named as the files of the table ``naming_table``.
 
     Raises ``FailureError`` for a damaged file, ``FileNotFoundError`` for one that is not there.
     """
-    run_id, rows = record.run_id, compute_rows_per_table(len(family.children))
+    run_id, rows = record.run_id, compute_rows_per_table(len(group.children))
 
     def read_child(child: StoredRange) -> Iterator[pl.DataFrame]:
-        if table is listed:
+        if table is naming_table:
             return table.read_frames(archive, run_id, child, rows)
         return read_file_frames(archive.backend, archive.find_path(table.name, run_id, child), table.schema, rows)
 
-    return table.build_parent([read_child(child) for child in family.children], record, family.parent[:2])
+    return table.build_parent([read_child(child) for child in group.children], record, group.parent[:2])
 
 
 def build_small_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
@@ -292,8 +292,8 @@ def compact_run(
     write_slices(archive, run_id)
     before = set(archive.list_effective_ranges(run_id))
 
-    def report_group(family: CompactionGroup) -> None:
-        progress(len(before.intersection(family.children)))
+    def report_group(group: CompactionGroup) -> None:
+        progress(len(before.intersection(group.children)))
 
     compact_tables(archive, record, STORED_TABLES, _build_games_condition(archive, run_id, size), report_group)
     for table in DERIVED_TABLES.values():

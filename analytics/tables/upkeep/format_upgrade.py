@@ -106,7 +106,7 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
             changed = {**step.convert_record(name, values), VERSION_KEY: step.before + 1}
             write_record(backend, path, changed)
     if marker.read_marker(root).schema_version == step.before:
-        is_known = marker.find_memory_path(root).exists()
+        is_known = marker.build_memory_path(root).exists()
         backend.replace(root / MARKER_NAME, encode_record(Marker(marker.ARCHIVE_FORMAT, step.before + 1)))
         if is_known:  # a new marker is that of another archive
             marker.remember_archive(root)

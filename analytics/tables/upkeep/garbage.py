@@ -60,20 +60,20 @@ class _TableListing(NamedTuple):
     def path(self, stored: StoredRange) -> PurePath:
         return self.folder / stored.name
 
-    def youngest_time(self, those: Iterable[StoredRange]) -> float:
+    def youngest_time(self, files: Iterable[StoredRange]) -> float:
         """The time at which the youngest of some files was written."""
-        return max(self.status[each.name].modified for each in those)
+        return max(self.status[each.name].modified for each in files)
 
 
 class _GameFiles:
     """The files of games of a run: which count, which stay, and which were replaced."""
 
-    def __init__(self, archive: Archive, run_id: str, listed: _TableListing) -> None:
+    def __init__(self, archive: Archive, run_id: str, listing: _TableListing) -> None:
         """Raises ``FailureError`` for a damaged file that overlaps another one."""
-        self._archive, self._run_id, self._listed = archive, run_id, listed
-        self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listed.ranges)
-        self.replaced = select_replaced_files(archive, run_id, listed.ranges, self.effective)
-        self.needed = [file for file in listed.ranges if file not in self.replaced]
+        self._archive, self._run_id, self._listed = archive, run_id, listing
+        self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
+        self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)
+        self.needed = [file for file in listing.ranges if file not in self.replaced]
         counted = {archive.find_containing_file(run_id, stored) for stored in self.effective}
         self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
 
@@ -112,9 +112,9 @@ def list_table_files(archive: Archive, run_id: str) -> RunTableFiles:
     return files
 
 
-def _classify_game_files(listed: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
+def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
     """Sort out games, and plies, which stay as long as their games do."""
-    mine, plies = listed[GAMES_FOLDER], listed[PLIES_FOLDER]
+    mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
     files.replaced.update(
         {mine.path(file): games.find_replacement_time(file) for file in mine.ranges if file in games.replaced}
@@ -133,10 +133,10 @@ def _classify_game_files(listed: Mapping[str, _TableListing], games: _GameFiles,
             files.replaced[plies.path(file)] = max(games.find_replacement_time(file), plies.youngest_time([file]))
 
 
-def _classify_derived_files(table: RangeTable, mine: _TableListing, games: _GameFiles, files: RunTableFiles) -> None:
+def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _GameFiles, files: RunTableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
-    listed = [file for file in mine.ranges if table.is_extent(file.extent)]
-    files.needed.update(map(mine.path, games.select_hidden(listed)))
+    listed = [file for file in listing.ranges if table.is_extent(file.extent)]
+    files.needed.update(map(listing.path, games.select_hidden(listed)))
     for extent in {file.extent for file in listed}:
         ranges = select_effective_derived(
             (file for file in listed if table.includes(file.extent, extent)), games.effective
@@ -144,23 +144,23 @@ def _classify_derived_files(table: RangeTable, mine: _TableListing, games: _Game
         counted = set(ranges)
         for file in listed:
             if file in counted:
-                files.needed.add(mine.path(file))
-            elif file.extent != extent or mine.path(file) in files.needed:
+                files.needed.add(listing.path(file))
+            elif file.extent != extent or listing.path(file) in files.needed:
                 continue
             elif ranges.has_all_units(file.first, file.end):
-                files.replaced[mine.path(file)] = mine.youngest_time(ranges.select_overlapping(file.first, file.end))
+                files.replaced[listing.path(file)] = listing.youngest_time(ranges.select_overlapping(file.first, file.end))
             elif (of := games.effective.find_range(file.first)) and file.end <= of.end and file[:2] != of[:2]:
-                files.needed.add(mine.path(file))  # a part of it
+                files.needed.add(listing.path(file))  # a part of it
 
 
-def remove_replaced_files(archive: Archive, run_id: str, age: float = GRACE_SECONDS) -> int:
+def remove_replaced_files(archive: Archive, run_id: str, min_age: float = GRACE_SECONDS) -> int:
     """Remove the files of a run that were replaced so many seconds ago; returns their number.
 
     Raises ``FailureError`` when one cannot be removed.
     """
     files = list_table_files(archive, run_id)
     with explain_errors("remove files from", archive.root):
-        latest = archive.backend.read_clock(archive.root) - age if files.replaced else 0.0
+        latest = archive.backend.read_clock(archive.root) - min_age if files.replaced else 0.0
         old = [path for path, since in files.replaced.items() if since <= latest and path not in files.needed]
         for path in old:
             archive.backend.remove(path)
@@ -260,12 +260,12 @@ def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
         yield from (folder / card.stored_name(name) for name in card.files)
 
 
-def remove_unneeded_files(archive: Archive, found: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
+def remove_unneeded_files(archive: Archive, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
     """Remove the files that are ours and at least so many seconds old, unless they count by now, and return them.
 
     Raises ``FailureError`` when a file cannot be removed.
     """
-    able = [file for file in found if file.is_removable(least_age)]
+    able = [file for file in files if file.is_removable(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()
     for run_id in _list_run_ids(archive) if able else ():
         needed |= list_table_files(archive, run_id).needed

@@ -77,26 +77,26 @@ def _verify_file_kinds(archive: Archive) -> Iterator[Problem]:
         yield Problem(archive.root, f"{error}; until then nothing else is verified")
 
 
-def _verify_records(archive: Archive, found: Verification, on_games: Callable[[int], None]) -> None:
+def _verify_records(archive: Archive, verification: Verification, on_games: Callable[[int], None]) -> None:
     """Check all records, and all files that count, in an archive that can be listed."""
     for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
-        found.runs += 1
+        verification.runs += 1
         record, problems = _verify_record(archive, run_id)
-        found.problems += problems
+        verification.problems += problems
         if record is not None:
             try:
                 ranges = archive.list_effective_ranges(run_id)
             except FailureError as error:  # of a file that overlaps another one: what counts is not known
-                found.problems.append(Problem(archive.folder(GAMES_FOLDER, run_id), str(error)))
+                verification.problems.append(Problem(archive.folder(GAMES_FOLDER, run_id), str(error)))
             else:
-                found.ranges += len(ranges)
-                _verify_run(archive, record, ranges, found, on_games)
-    found.problems += _verify_sweeps(archive)
-    found.problems += _verify_references(archive)
-    found.problems += [Problem(path, what) for path, what in policy_store.list_folders_without_card(archive)]
+                verification.ranges += len(ranges)
+                _verify_run(archive, record, ranges, verification, on_games)
+    verification.problems += _verify_sweeps(archive)
+    verification.problems += _verify_references(archive)
+    verification.problems += [Problem(path, what) for path, what in policy_store.list_folders_without_card(archive)]
     for policy_id in policy_cards.list_policy_ids(archive):
-        found.policies += 1
-        found.problems += [Problem(path, what) for path, what in policy_store.list_problems(archive, policy_id)]
+        verification.policies += 1
+        verification.problems += [Problem(path, what) for path, what in policy_store.list_problems(archive, policy_id)]
 
 
 def _verify_record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
@@ -117,9 +117,9 @@ def _verify_record(archive: Archive, run_id: str) -> tuple[RunRecord | None, lis
 
 
 def _verify_run(
-    archive: Archive, record: RunRecord, ranges: Ranges, found: Verification, on_games: Callable[[int], None]
+    archive: Archive, record: RunRecord, ranges: Ranges, verification: Verification, on_games: Callable[[int], None]
 ) -> None:
-    """Check what a run has, and count it in ``found``."""
+    """Check what a run has, and count it in ``verification``."""
     unsound = set[StoredRange]()
     slices: dict[StoredRange, list[StoredRange]] = {}
     for stored in ranges:
@@ -128,33 +128,33 @@ def _verify_run(
         files = RangeFiles(archive, record, file)
         frames, problems = read_tables(files)
         if not problems:
-            found.games += _count_effective_rows(frames["games"], record, file, counted)
-            found.plies += _count_effective_rows(frames["plies"], record, file, counted)
+            verification.games += _count_effective_rows(frames["games"], record, file, counted)
+            verification.plies += _count_effective_rows(frames["plies"], record, file, counted)
             problems = [*verify_rows(files, frames["games"], frames["plies"])]
         if problems:
             unsound.update(counted)
-        found.problems += problems
+        verification.problems += problems
         on_games(record.unit_line.count_games(stored[:2] for stored in counted))
-    found.problems += _verify_ineffective_files(archive, record, ranges)
-    found.problems += _verify_nothing_lost(archive, record, ranges)
+    verification.problems += _verify_ineffective_files(archive, record, ranges)
+    verification.problems += _verify_nothing_lost(archive, record, ranges)
     rows = dict[str, int]()
     for table in DERIVED_TABLES.values():
         rows[table.name], problems = verify_table(archive, record, table, unsound)
-        found.problems += problems
-    found.decisions += rows[DECISIONS_TABLE.name]
-    found.positions += rows[POSITIONS_TABLE.name]
+        verification.problems += problems
+    verification.decisions += rows[DECISIONS_TABLE.name]
+    verification.positions += rows[POSITIONS_TABLE.name]
     verdicts, problems = verify_verdicts(archive, record)
-    found.verdicts += verdicts
-    found.problems += problems
+    verification.verdicts += verdicts
+    verification.problems += problems
 
 
 def _count_effective_rows(
-    rows: pl.DataFrame, record: RunRecord, file: StoredRange, counted: Sequence[StoredRange]
+    rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
     """Return how many rows of a file count: all, or those in some slices of it."""
-    if [*counted] == [file]:
+    if [*effective_ranges] == [file]:
         return len(rows)
-    return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in counted)
+    return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)
 
 
 def _verify_ineffective_files(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:

@@ -67,12 +67,12 @@ class DerivedTableFile:
         games = read_games(self.archive, self.record.run_id, source)
         return games.select_units(self.record.unit_line, self.stored.first, self.stored.end)
 
-    def derive_rows(self, source: StoredRange, made_of: RowDeriver) -> Iterator[pl.DataFrame]:
+    def derive_rows(self, source: StoredRange, deriver: RowDeriver) -> Iterator[pl.DataFrame]:
         """The rows that these games give, as one part. Raises ``FailureError`` if they are no games."""
         rows = read_rows(self.archive, self.record.run_id, source, self.table.source_table)
         mine = select_units(rows, self.record.unit_line, self.stored.first, self.stored.end)
         try:
-            yield made_of(mine, self.record, self.stored.extent)
+            yield deriver(mine, self.record, self.stored.extent)
         except ValueError as error:
             raise FailureError(str(error)) from error
 
@@ -110,13 +110,13 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> tuple[int, list[Pro
     if not with_rows:
         return rows, []
     if file.table is EVALUATIONS_TABLE:
-        return rows, [*_evaluations(file)]
+        return rows, [*_verify_evaluations(file)]
     return rows, [
         *(_verify_decisions(file) if file.table.derive_rows is None else _verify_sums(file, file.table.derive_rows))
     ]
 
 
-def _evaluations(table: DerivedTableFile) -> Iterator[Problem]:
+def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
     """The problems of a file of evaluations."""
     games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.remedy
     for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
@@ -172,12 +172,12 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
 
 
 def _pair_blocks(
-    table: DerivedTableFile, blocks: Iterable[pl.DataFrame]
+    table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
     """The rows of a table beside each block of expected rows; at last rows that are left over beside no rows."""
     parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
     nothing = waiting
-    for block in blocks:
+    for block in expected_frames:
         while len(waiting) < len(block) and (part := next(parts, None)) is not None:
             waiting = pl.concat([waiting, part])
         yield waiting[: len(block)], block
@@ -230,9 +230,9 @@ class _ValueChain:
         return bool(((left == UNKNOWN) | (left == before)).all())
 
 
-def _verify_sums(table: DerivedTableFile, made_of: RowDeriver) -> Iterator[Problem]:
+def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Problem]:
     """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
-    tables = [table.derive_rows(source, made_of) for source in table.sources]
+    tables = [table.derive_rows(source, deriver) for source in table.sources]
     while len(tables) > MAX_MERGED_TABLES:
         starts = range(0, len(tables), MAX_MERGED_TABLES)
         tables = [_merge_sums(table, tables[first : first + MAX_MERGED_TABLES]) for first in starts]
@@ -247,13 +247,13 @@ def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]
     yield from table.table.merge([_spool_rows(each, table.table.schema, rows) for each in tables], units)
 
 
-def _spool_rows(found: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
+def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
     """The found rows in parts of so many, from a temporary file: of many tables at once only parts are in memory.
 
     The file is written before this returns.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
-    file.write(encode_parquet((part for each in found for part in each.iter_slices(rows)), schema))
+    file.write(encode_parquet((part for each in frames for part in each.iter_slices(rows)), schema))
 
     def read_frames() -> Iterator[pl.DataFrame]:
         with file:

@@ -78,13 +78,13 @@ class Task(ABC):
 
     _build_lock: ClassVar = threading.RLock()
 
-    def build_once(self, name: str, make: Callable[[], ValueT]) -> ValueT:
-        """Return what ``make`` returns, which is called once in this process for all threads: that is no work yet."""
+    def build_once(self, name: str, build: Callable[[], ValueT]) -> ValueT:
+        """Return what ``build`` returns, which is called once in this process for all threads: that is no work yet."""
         with Task._build_lock:
             made: dict[str, ValueT] = vars(self).setdefault("_made", {})
             if name not in made:
                 with exclude_start():
-                    made[name] = make()
+                    made[name] = build()
             return made[name]
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,13 +130,13 @@ class Executor(ABC):
         chunks: Iterable[ChunkT],
         threads: int,
         stop: threading.Event,
-        idle: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> Iterator[ResultT]:
         """The answers about all chunks, as they come.
 
         ``threads`` is the number of threads of this process, or of processes on this machine. A chunk is taken from the
         iterable only when a worker is about to be free. Once ``stop`` is set no chunk is begun, and a task that does
-        not end within ``GIVE_UP_SECONDS`` is left alone. ``idle`` is called now and then while there is no answer; like
+        not end within ``GIVE_UP_SECONDS`` is left alone. ``on_idle`` is called now and then while there is no answer; like
         the iteration over ``chunks`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
         workers are lost again and again; the tasks in progress are then asked to stop.
         """
@@ -158,7 +158,7 @@ class Executor(ABC):
                     answered = True
                     yield answer
                 if not answered:
-                    idle()
+                    on_idle()
         finally:
             pool.close()
 
@@ -266,17 +266,17 @@ def available_megabytes() -> float:
     )
 
 
-def check_solver_memory(megabytes: float, tables: int = 1) -> None:
-    """Raise ``RequestError`` unless memory has room for the tables of ``tables`` solvers, ``megabytes`` each.
+def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
+    """Raise ``RequestError`` unless memory has room for the tables of ``solver_count`` solvers, ``megabytes`` each.
 
     The message names the largest size that fits.
     """
     if not 0 < megabytes < float("inf"):
         raise RequestError(f"--memory {megabytes:g}MiB is not a size: write more than 0, such as 128MiB")
     available = available_megabytes()
-    needed = megabytes * SOLVER_MEMORY_FACTOR * tables
+    needed = megabytes * SOLVER_MEMORY_FACTOR * solver_count
     if needed > available:
-        most = int(available / SOLVER_MEMORY_FACTOR / tables)
+        most = int(available / SOLVER_MEMORY_FACTOR / solver_count)
         fits = f"at most --memory {1 << (most.bit_length() - 1)}MiB fits" if most else "free some"
         raise RequestError(
             f"--memory {megabytes:g}MiB takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {fits}"

@@ -65,14 +65,14 @@ class _ProcessPool(WorkerPool):
         self,
         executor: Processes,
         workers: list[_Worker],
-        number: int,
+        pool_number: int,
         task: TaskData,
         threads: int,
         stop: threading.Event,
     ) -> None:
         self.most_pending, self.pending = threads, 0
         self._executor = executor  # which ends the workers once it is not referenced any more
-        self._workers, self._number, self._task, self._stop = workers, number, task, stop
+        self._workers, self._number, self._task, self._stop = workers, pool_number, task, stop
         self._is_stopping = False
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its chunk
         self._known: set[str] = set()
@@ -105,7 +105,7 @@ class _ProcessPool(WorkerPool):
             else:
                 self._losses = 0
                 self._start.observe(returned.seconds)
-                yield unwrap_result(returned, self._known)
+                yield log_and_unwrap_result(returned, self._known)
         for worker, chunk in lost:
             self._retry_chunk(worker, chunk)
 
@@ -150,10 +150,10 @@ class _Worker:
         theirs.close()
         stops.close()
 
-    def request_stop(self, number: int) -> None:
+    def request_stop(self, pool_number: int) -> None:
         """Ask it to end the chunk soon that it does for a pool of this number."""
         with suppress(OSError):  # it has ended: that is seen when its answer is awaited
-            self._stops.send(number)
+            self._stops.send(pool_number)
 
     def describe_death(self) -> str:
         """The way in which it was lost."""
@@ -180,8 +180,8 @@ def _stop_all(workers: list[_Worker]) -> None:
 class _PipeStopSignal:
     """Whether the chunk of a pool is to end soon: the run has sent the pool's number."""
 
-    def __init__(self, stops: Connection, number: int) -> None:
-        self._stops, self._number = stops, number
+    def __init__(self, stop_connection: Connection, pool_number: int) -> None:
+        self._stops, self._number = stop_connection, pool_number
         self._is_set = False
         self._lock = threading.Lock()
 
@@ -192,7 +192,7 @@ class _PipeStopSignal:
             return self._is_set
 
 
-def _run_worker(connection: Connection, stops: Connection) -> None:
+def _run_worker(connection: Connection, stop_connection: Connection) -> None:
     """Carry out what comes. The process ends with the run, and what agents print does not mix with results."""
     run: Any = multiprocessing.parent_process()
     bind_to_run(run.sentinel)
@@ -201,7 +201,7 @@ def _run_worker(connection: Connection, stops: Connection) -> None:
     with suppress(EOFError):  # the run is gone
         while True:
             task, chunk, number = connection.recv()
-            connection.send(run_task(task, chunk, _PipeStopSignal(stops, number)))
+            connection.send(run_task(task, chunk, _PipeStopSignal(stop_connection, number)))
 
 
 class TaskResult(NamedTuple):
@@ -309,18 +309,18 @@ class WorkerTracebackError(Exception):
     """The traceback of an error in a worker, as its text."""
 
 
-def unwrap_result(returned: TaskResult, known: set[str]) -> Any:
+def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) -> Any:
     """The answer; what was logged is logged here, unless another worker said the same. Raises what a task raised.
 
-    ``known`` are the texts that were logged before.
+    ``logged_messages`` are the texts that were logged before.
     """
-    for record in returned.log_records:
-        if record.getMessage() not in known:
-            known.add(record.getMessage())
+    for record in task_result.log_records:
+        if record.getMessage() not in logged_messages:
+            logged_messages.add(record.getMessage())
             logging.getLogger(record.name).handle(record)
-    failed = returned.failure
+    failed = task_result.failure
     if failed is None:
-        return returned.result
+        return task_result.result
     error: ArenaError = FailureError(
         f"a worker raised {failed.kind}: {failed.text} (unexpected; --debug shows where)"
         if failed.exit_code is None

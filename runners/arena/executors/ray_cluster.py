@@ -30,7 +30,7 @@ from runners.arena.executors.processes import (
     build_task_data,
     prepare_subprocesses,
     run_task,
-    unwrap_result,
+    log_and_unwrap_result,
 )
 from runners.hosting.interruption import SIGNALS
 from runners.hosting.work_clock import WorkerStart, exclude_start
@@ -93,8 +93,8 @@ class OnRay(Executor):
 
 
 class _RayPool(WorkerPool):
-    def __init__(self, task: TaskData, most: int, drivers: list[_RayDriver]) -> None:
-        self.most_pending, self.pending = most, 0
+    def __init__(self, task: TaskData, max_pending: int, drivers: list[_RayDriver]) -> None:
+        self.most_pending, self.pending = max_pending, 0
         self._task, self._drivers, self._driver = task, drivers, drivers[0]
         self._known: set[str] = set()
         self._is_stopping = False
@@ -110,7 +110,7 @@ class _RayPool(WorkerPool):
             self.pending -= 1
             if returned is not None:
                 self._start.observe(returned.seconds)
-                yield unwrap_result(returned, self._known)
+                yield log_and_unwrap_result(returned, self._known)
 
     def request_stop(self) -> None:
         """Tasks that have not begun are dropped."""
@@ -129,7 +129,7 @@ class _RayDriver:
     def __init__(self, address: str) -> None:
         """Connect to the cluster, or start one. Raises ``FailureError`` if none answers."""
         self._address = address
-        found = _check_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
+        found = _resolve_address(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_run_driver, args=(theirs, found), daemon=True)
@@ -183,7 +183,7 @@ def _stop_all(drivers: list[_RayDriver]) -> None:
         drivers.pop().stop()
 
 
-def _check_address(address: str) -> str:
+def _resolve_address(address: str) -> str:
     """The address for Ray: HOST:PORT must answer. Raises ``FailureError``, or ``RequestError`` for another text."""
     if address in (AUTO, LOCAL):
         return address
@@ -203,14 +203,14 @@ def _check_address(address: str) -> str:
 
 def _run_driver(connection: Connection, address: str) -> None:
     """Connect, and carry out what the run sends, until that is gone."""
-    _leave_group()
+    _leave_process_group()
     nothing = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
         os.dup2(nothing, descriptor)
     import ray
 
     try:
-        connection.send(_connect(address))
+        connection.send(_connect_and_count_cores(address))
         _run_tasks(connection)
     except ArenaError as error:
         connection.send(error)
@@ -224,7 +224,7 @@ def _run_driver(connection: Connection, address: str) -> None:
         os._exit(0)  # what was started on this machine dies with this process
 
 
-def _leave_group() -> None:
+def _leave_process_group() -> None:
     """Leave the run's group of processes, with all that Ray starts: signals to the group are for the run alone.
 
     What has come since this process was started is dropped.
@@ -236,7 +236,7 @@ def _leave_group() -> None:
         signal.signal(number, handler)
 
 
-def _connect(address: str) -> int:
+def _connect_and_count_cores(address: str) -> int:
     """Connect, or start a cluster; returns the number of its cores. Raises ``FailureError`` if Ray refuses."""
     import ray
 
@@ -274,7 +274,7 @@ def _run_tasks(connection: Connection) -> None:
                 raise EOFError  # Ray would wait for ever
 
 
-def _fetch_result(ended: Any) -> TaskResult | None:
+def _fetch_result(finished_task: Any) -> TaskResult | None:
     """What came of a task; None if it was not begun.
 
     Raises ``FailureError`` if it cannot run, ``EOFError`` if this machine's part of the cluster has died.
@@ -283,7 +283,7 @@ def _fetch_result(ended: Any) -> TaskResult | None:
     from ray import exceptions
 
     try:
-        found: TaskResult = ray.get(ended)
+        found: TaskResult = ray.get(finished_task)
     except exceptions.TaskCancelledError:
         return None
     except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError) as error:

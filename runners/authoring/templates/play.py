@@ -24,6 +24,6 @@ class PlayTemplate:
         return cells, rng.choice(1, select_preferred(safe, batch.available))
 
 
-def select_preferred(better: NDArray[np.bool_], rest: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """In each row ``better`` where anything is true there, else ``rest``: [B, 16]."""
-    return np.where(better.any(axis=1, keepdims=True), better, rest)
+def select_preferred(better: NDArray[np.bool_], fallback: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """In each row ``better`` where anything is true there, else ``fallback``: [B, 16]."""
+    return np.where(better.any(axis=1, keepdims=True), better, fallback)

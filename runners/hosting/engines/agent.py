@@ -20,8 +20,8 @@ from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations
 from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
-from runners.hosting.engines.compliance import find_protocol_faults
-from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, format_line
+from runners.hosting.engines.compliance import try_protocol_rules
+from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, quote_line
 from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
 
 SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
@@ -68,7 +68,7 @@ class Engine:
 
     def own_checks(self, rules: Rules) -> Iterator[tuple[str, str | None]]:
         """The rules of the protocol for ``qarena agents check``: a name, and what is wrong if anything is."""
-        return find_protocol_faults(lambda: self.start_process(rules), rules)
+        return try_protocol_rules(lambda: self.start_process(rules), rules)
 
     @property
     def turn_seconds(self) -> float | None:
@@ -153,11 +153,11 @@ class EnginePlayer(PythonPlayer):
         self._idle.append(process)
         return found, None
 
-    def _build_no_turn_error(self, answer: bytes, batch: Batch, index: int) -> Exception:
-        if answer.startswith(b"error"):
-            return EngineError(f"it answered {format_line(answer)}")
+    def _build_no_turn_error(self, line: bytes, batch: Batch, index: int) -> Exception:
+        if line.startswith(b"error"):
+            return EngineError(f"it answered {quote_line(line)}")
         form = describe_expected_turn(batch.position(index), self._rules)
-        return AnswerError("it", f"answered {format_line(answer)}, not {form}")
+        return AnswerError("it", f"answered {quote_line(line)}, not {form}")
 
 
 def _quit_all(processes: list[Any]) -> None:

@@ -21,7 +21,7 @@ from runners.hosting.engines.process import (
     FLUSH_HINT,
     EngineError,
     EngineProcess,
-    format_line,
+    quote_line,
 )
 from runners.hosting.engines.protocol import format_position_lines
 from runners.hosting.illegal_turns import describe_turn_faults, format_turn
@@ -36,7 +36,7 @@ StartProcess = Callable[[], EngineProcess]
 ProtocolRule = Callable[[StartProcess, Rules], str | None]  # what is wrong
 
 
-def find_protocol_faults(start: StartProcess, rules: Rules) -> Iterator[tuple[str, str | None]]:
+def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[tuple[str, str | None]]:
     """Each rule of the protocol by its name, with what is wrong; None: the engine keeps it.
 
     ``start`` makes a process that is ready to play by ``rules``.
@@ -60,7 +60,7 @@ def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> s
             return str(error)
 
 
-def _build_positions(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
+def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
     """Positions of a game, in turn, with seeds."""
     found = []
     for number in range(count):
@@ -76,7 +76,7 @@ def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[t
     try:
         for answer in process.request_turns(content, ANSWER_SECONDS):
             if isinstance(answer, bytes):
-                raise EngineError(f"it answered {format_line(answer)}, not 'turn CELL PIECE'")
+                raise EngineError(f"it answered {quote_line(answer)}, not 'turn CELL PIECE'")
             found.append(answer)
             if len(found) == count:
                 break
@@ -88,7 +88,7 @@ def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[t
 
 def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
     """A turn is not held back. One that takes its time is none that is held back."""
-    batch, seeds = _build_positions(rules, len(LEGAL_PLIES) + 1)
+    batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     question = format_position_lines(batch.select_range(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
     held = ""
     for seconds in (FIRST_SECONDS, AGAIN_SECONDS):
@@ -97,7 +97,7 @@ def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
             for _ in process.request_lines(question, seconds):
                 return None
         except TurnTimeoutError:
-            held = process.describe_silence()
+            held = process.stop_and_describe_silence()
             if not held:
                 return None
     return f"no turn came within {AGAIN_SECONDS:g} seconds: {held}"
@@ -105,7 +105,7 @@ def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
 
 def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
     """Many positions before one ``go`` get the turns that each alone gets, in their order."""
-    batch, seeds = _build_positions(rules, MANY_POSITIONS)
+    batch, seeds = _build_positions_and_seeds(rules, MANY_POSITIONS)
     process = start()
     together = _request_turns(process, format_position_lines(batch, seeds) + b"go\n", MANY_POSITIONS)
     alone = [
@@ -124,7 +124,7 @@ def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
 
 def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
     """Turns take an empty cell and a piece that is left, and what is said of them is in range."""
-    batch, seeds = _build_positions(rules, len(LEGAL_PLIES) + 1)
+    batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     turns = _request_turns(start(), format_position_lines(batch, seeds) + b"go\n", len(seeds))
     for i, turn in enumerate(turns):
         if wrong := describe_turn_faults(batch.position(i), turn, rules):
@@ -135,7 +135,7 @@ def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
 def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
     """Nothing is written without ``go``, and nothing for a ``go`` without positions."""
     process = start()
-    batch, seeds = _build_positions(rules, 1)
+    batch, seeds = _build_positions_and_seeds(rules, 1)
     for content, when in (
         (b"", "after 'ready'"),
         (b"go\n", "for 'go' without a position"),
@@ -143,14 +143,14 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
     ):
         with suppress(TurnTimeoutError):
             for line in process.request_lines(content, QUIET_SECONDS):
-                return f"it wrote {format_line(line)} {when}"
+                return f"it wrote {quote_line(line)} {when}"
     _request_turns(process, b"go\n", 1)
     return None
 
 
 def _find_limit_fault(start: StartProcess, rules: Rules) -> str | None:
     """``go SECONDS`` is answered as ``go`` is."""
-    batch, seeds = _build_positions(rules, 2)
+    batch, seeds = _build_positions_and_seeds(rules, 2)
     _request_turns(start(), format_position_lines(batch, seeds) + b"go 5\n", 2)
     return None
 

@@ -14,7 +14,7 @@ import sys
 from runners.hosting.subprocess_program import bind_to_run
 
 
-def _main(lifeline: str, megabytes: str, path: str, *command: str) -> None:
+def _main(lifeline: str, megabytes: str, python_path: str, *command: str) -> None:
     os.set_inheritable(int(lifeline), True)
     bind_to_run(int(lifeline))
     if megabytes and sys.platform == "linux":
@@ -22,7 +22,7 @@ def _main(lifeline: str, megabytes: str, path: str, *command: str) -> None:
 
         most = int(megabytes) << 20
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    os.environ["PYTHONPATH"] = path
+    os.environ["PYTHONPATH"] = python_path
     os.execvp(command[0], command)  # noqa: S606  (the program that the user named)
 
 

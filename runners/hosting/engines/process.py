@@ -56,7 +56,7 @@ class EngineProcess:
             try:
                 self._start(command, rules, FIRST_SECONDS)
             except TurnTimeoutError:
-                held = self.describe_silence()
+                held = self.stop_and_describe_silence()
                 seconds = AGAIN_SECONDS if held else GREETING_SECONDS
                 try:
                     self._start(command, rules, seconds)
@@ -103,20 +103,20 @@ class EngineProcess:
                     return
                 if not answer.startswith(b"name "):
                     instead = "" if answer.startswith(b"error") else " instead of 'ready'"
-                    raise EngineError(f"it answered {asked!r} with {format_line(answer)}{instead}")
+                    raise EngineError(f"it answered {asked!r} with {quote_line(answer)}{instead}")
         except TurnTimeoutError:
             raise TurnTimeoutError(f"it did not answer {asked!r}") from None
 
-    def describe_silence(self) -> str:
+    def stop_and_describe_silence(self) -> str:
         """Why an answer has not come; empty if that is not seen. Its input is ended, and then the process."""
         if self._rest:
             self.stop()
-            return f"it wrote {format_line(self._rest)}, and no end of the line"
+            return f"it wrote {quote_line(self._rest)}, and no end of the line"
         self._to.close()
         try:
             with suppress(EngineError, TurnTimeoutError):
                 for line in self.request_lines(b"", QUIT_SECONDS):
-                    return f"{format_line(line)} came only when its input had ended, so it does not flush its output"
+                    return f"{quote_line(line)} came only when its input had ended, so it does not flush its output"
             return ""
         finally:
             self.stop()
@@ -129,10 +129,10 @@ class EngineProcess:
         Raises ``EngineError`` when it ends, ``TurnTimeoutError`` for a turn that takes longer than ``seconds``.
         """
         if not self._lines and select.select([self._from], [], [], 0)[0]:
-            self._read()  # it has ended, or written what nobody asked for
+            self._read_lines()  # it has ended, or written what nobody asked for
         if self._lines or self._rest:
             raise EngineError(
-                f"it wrote {format_line(self._lines[-1] if self._lines else self._rest)} without being asked"
+                f"it wrote {quote_line(self._lines[-1] if self._lines else self._rest)} without being asked"
             )
         self._said_before = self._said.size
         informed, self.evaluation = 0, Evaluation()
@@ -173,7 +173,7 @@ class EngineProcess:
             if not readable and not writable:
                 raise TurnTimeoutError
             if readable:
-                self._read()
+                self._read_lines()
             if writable:
                 rest = rest[self._write(rest[:BUFFER_BYTES]) :]
 
@@ -185,7 +185,7 @@ class EngineProcess:
         except OSError:  # it has closed its input: reading tells how it ended
             return len(content)
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         part = os.read(self._from.fileno(), BUFFER_BYTES)
         if not part:
             raise self._build_end_error()
@@ -260,27 +260,27 @@ class _StandardErrorReader:
                 self._kept = (self._kept + part)[-MAX_ERROR_BYTES:]
                 self.size += len(part)
 
-    def read_since(self, size: int) -> str:
-        """Return what was written after the first ``size`` bytes, as far as it is kept; the process has ended."""
+    def read_since(self, offset: int) -> str:
+        """Return what was written after the first ``offset`` bytes, as far as it is kept; the process has ended."""
         self._thread.join(QUIT_SECONDS)  # longer only if a process that it started holds the pipe
-        new = min(self.size - size, len(self._kept))
+        new = min(self.size - offset, len(self._kept))
         return self._kept[len(self._kept) - new :].decode(errors="replace")
 
 
-def _find_main_error(said: Sequence[str]) -> str:
+def _find_main_error(error_lines: Sequence[str]) -> str:
     """The line that says most of why a program ended: the first that tells of an error, or the first."""
-    if any(line.startswith("Traceback") for line in said):  # of Python, which says it last
-        return said[-1]
-    first = next((number for number, line in enumerate(said) if ERROR_PATTERN.search(line)), 0)
-    return " ".join(said[first : first + 2]) if said[first].endswith(":") else said[first]
+    if any(line.startswith("Traceback") for line in error_lines):  # of Python, which says it last
+        return error_lines[-1]
+    first = next((number for number, line in enumerate(error_lines) if ERROR_PATTERN.search(line)), 0)
+    return " ".join(error_lines[first : first + 2]) if error_lines[first].endswith(":") else error_lines[first]
 
 
-def _parse_info(line: bytes, before: Evaluation) -> Evaluation:
+def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
     """The evaluation in an ``info``, after those of earlier lines.
 
     Raises ``EngineError`` for a ``value`` that is not from -1 to 1.
     """
-    words, evaluation = line.split(), before
+    words, evaluation = line.split(), earlier_evaluation
     for key, text in zip(words[1::2], words[2::2], strict=False):
         with suppress(ValueError):
             if key == b"nodes" and text.isdigit():
@@ -290,7 +290,7 @@ def _parse_info(line: bytes, before: Evaluation) -> Evaluation:
             if -1 <= float(text) <= 1:
                 evaluation = evaluation._replace(value=float(text))
                 continue
-        raise EngineError(f"it wrote {format_line(line)}, and a value is a number from -1 (lost) to 1 (won)")
+        raise EngineError(f"it wrote {quote_line(line)}, and a value is a number from -1 (lost) to 1 (won)")
     return evaluation
 
 
@@ -300,6 +300,6 @@ def normalise_line(line: bytes) -> bytes:
     return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])
 
 
-def format_line(line: bytes) -> str:
+def quote_line(line: bytes) -> str:
     """A line for a message."""
     return repr(line.decode(errors="replace")[:SHOWN_CHARACTERS])

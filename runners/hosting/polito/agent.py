@@ -73,7 +73,7 @@ class Polito:
             "turn_seconds": limits.turn_seconds,
             "megabytes": limits.megabytes,
         }
-        self._reserve: PolitoSubprocessPool | None = None  # for the rules whose lines it has
+        self._pool: PolitoSubprocessPool | None = None  # for the rules whose lines it has
 
     @property
     def data_files(self) -> list[Path]:
@@ -101,9 +101,9 @@ class Polito:
 
     def _load_pool(self, rules: Rules) -> PolitoSubprocessPool:
         setup = {**self._setup, "lines": rules.lines}
-        if self._reserve is None or self._reserve.setup != setup:
-            self._reserve = PolitoSubprocessPool(setup)
-        return self._reserve
+        if self._pool is None or self._pool.setup != setup:
+            self._pool = PolitoSubprocessPool(setup)
+        return self._pool
 
 
 def _resolve_folder(folder: str | None, player: str | None) -> Path:

@@ -24,20 +24,20 @@ from typing import Any
 
 from quarto.errors import RequestError, format_error, to_error_details
 from runners.hosting.polito.live_game import NONE, AnswerChecker, LiveGame
-from runners.hosting.polito.player_factory import PlayerFactory, enter_folder, list_player_modules, load_player_factory
+from runners.hosting.polito.player_factory import PlayerFactory, simulate_main_in_folder, list_player_modules, load_player_factory
 from runners.hosting.polito.randomness import StreamPool, install_game_streams
 from runners.hosting.subprocess_program import Message, RequestHandler
 
 # A position that a player is asked about, and whose it is: fields and their formats, as ``struct`` and NumPy name them.
-QUESTION = {
+QUESTION_FORMATS = {
     "slot": "<I",  # of its game
     "seed": "<Q",  # of this turn: that of a game's first turn seeds the game
     "lanes": "<Q",  # the pieces on the board: bit 16 a + c is set if the piece on cell c has attribute a
     "occupied": "<H",
     "hand": "<b",  # -1: the first piece is asked for
 }
-SLOT = "<I"
-ANSWER = "b"  # cells, then gifts, [B] each
+SLOT_FORMAT = "<I"
+ANSWER_FORMAT = "b"  # cells, then gifts, [B] each
 
 # What child and run share in memory, int64 each.
 QUESTION_INDEX, TURN_START, SHARED_WORDS = (
@@ -60,14 +60,14 @@ class LiveGames:
 
     def __init__(
         self,
-        loaded: PlayerFactory,
-        answers: AnswerChecker,
+        player_factory: PlayerFactory,
+        answer_checker: AnswerChecker,
         streams: StreamPool,
         setup: dict[str, Any],
         shared: memoryview,
     ) -> None:
-        self._loaded = loaded
-        self._answers = answers
+        self._loaded = player_factory
+        self._answers = answer_checker
         self._limit = None if setup["turn_seconds"] is None else int(setup["turn_seconds"] * 1e9)
         self._reused: tuple[Any, Any] | None = None
         self._reuse: bool = setup["reuse"]
@@ -84,10 +84,10 @@ class LiveGames:
             before = _read_resident_bytes()
             self._begin_game(1, 0, 0)
         growth = _read_resident_bytes() - before
-        self.restart_all()
+        self.end_all_games()
         return growth
 
-    def play_trial(self) -> str:
+    def find_trial_fault(self) -> str:
         """Play a game in seat 0; the message on an attribute that the game lacks, or nothing."""
         live, hand = self._begin_game(0, 0, 0), NONE
         board: dict[int, int] = {}
@@ -106,7 +106,7 @@ class LiveGames:
             return advice and f"{format_error(error)}{advice}"
         return ""
 
-    def restart_all(self) -> None:
+    def end_all_games(self) -> None:
         """Begin new games."""
         for live in self._games.values():
             self._streams.release(live.streams)
@@ -121,7 +121,7 @@ class LiveGames:
             cell, gift = self._take_turn(i, *question)
             cells.append(cell)
             gifts.append(gift)
-        return {"failed": self._failed, **self._answers.take_counts()}, array(ANSWER, [*cells, *gifts]).tobytes()
+        return {"failed": self._failed, **self._answers.take_counts()}, array(ANSWER_FORMAT, [*cells, *gifts]).tobytes()
 
     def _take_turn(self, i: int, slot: int, seed: int, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
         begun = 0
@@ -148,7 +148,7 @@ class LiveGames:
     def _begin_game(self, slot: int, seed: int, seat: int) -> LiveGame:
         """A new live game, in place of any other if the player is reused."""
         if self._reuse:
-            self.restart_all()
+            self.end_all_games()
         streams = self._streams.acquire(seed)
         if self._reused is None:
             game, player = self._loaded.build_game_and_player(seat)
@@ -160,7 +160,7 @@ class LiveGames:
         self._games[slot] = LiveGame(game, player, seat, streams, self._answers)
         return self._games[slot]
 
-    def restart(self, slots: list[int]) -> None:
+    def end_games(self, slots: list[int]) -> None:
         """Begin new games in some slots; the other games go on."""
         for slot in slots:
             self._end_game(slot)
@@ -224,12 +224,12 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace") for _ in range(2)
     )
-    question = struct.Struct("<" + "".join(each[1:] for each in QUESTION.values()))
-    games, facts = _set_up_games(setup)
+    question = struct.Struct("<" + "".join(each[1:] for each in QUESTION_FORMATS.values()))
+    games, facts = _set_up_games_and_facts(setup)
 
     def handle_request(value: str | None, content: bytes) -> Message | None:
         if value == "begin":
-            games.restart([slot for (slot,) in struct.iter_unpack(SLOT, content)]) if content else games.restart_all()
+            games.end_games([slot for (slot,) in struct.iter_unpack(SLOT_FORMAT, content)]) if content else games.end_all_games()
             return None
         remarks, answers = games.take_turns(question.iter_unpack(content))
         return {**remarks, "printed": output.take_text()}, answers
@@ -237,19 +237,19 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     return ({**facts, "printed": output.take_text()}, b""), handle_request
 
 
-def _set_up_games(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
+def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
     shared = memoryview(mmap.mmap(setup["shared_file"], 8 * SHARED_WORDS)).cast("q")
     streams = StreamPool(install_game_streams())
-    enter_folder(setup["folder"])
+    simulate_main_in_folder(setup["folder"])
     loaded = load_player_factory(setup)
-    games = LiveGames(loaded, AnswerChecker(setup["lines"], setup["most_asks"], loaded.current), streams, setup, shared)
+    games = LiveGames(loaded, AnswerChecker(setup["lines"], setup["most_asks"], loaded.current_player_attribute), streams, setup, shared)
     try:
         game_bytes = games.measure_game_bytes()
     except BaseException as error:  # a constructor may raise anything
         raise RequestError(
             f"player={setup['player']}: it cannot be made: {format_error(error)}{loaded.describe_remedy(error)}"
         ) from error
-    lacks = _play_trial_in_fork(games) if setup["trial"] else ""
+    lacks = _find_trial_fault_in_fork(games) if setup["trial"] else ""
     if lacks:
         raise RequestError(f"player={setup['player']}: it cannot play its games: {lacks}")
     if setup["turn_seconds"] is not None:
@@ -261,12 +261,12 @@ def _set_up_games(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
     return games, {"game_bytes": game_bytes, "files": [str(file) for file in files if file.is_file()]}
 
 
-def _play_trial_in_fork(games: LiveGames) -> str:
+def _find_trial_fault_in_fork(games: LiveGames) -> str:
     """What a trial game says: played by a copy of this process, so that the player learns nothing from it."""
     reader, writer = os.pipe()
     copy = os.fork()
     if not copy:
-        os.write(writer, games.play_trial().encode())
+        os.write(writer, games.find_trial_fault().encode())
         os._exit(0)
     os.close(writer)
     answers, _, _ = select.select([reader], [], [], TRIAL_SECONDS)

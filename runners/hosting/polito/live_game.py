@@ -23,16 +23,16 @@ class BoardChangedError(Exception):
 class AnswerChecker:
     """Asks players, and keeps their illegal answers."""
 
-    def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current: str) -> None:
-        """``lines``: those of the rules, as cells; ``current``: the game's attribute with the current player."""
+    def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
+        """``lines``: those of the rules, as cells; ``current_player_attribute``: the game's attribute with the current player."""
         # By cell: the three other cells of each line through it.
-        self.through = [[[c for c in line if c != cell] for line in lines if cell in line] for cell in range(16)]
+        self.other_line_cells = [[[c for c in line if c != cell] for line in lines if cell in line] for cell in range(16)]
         self.most_asks = most_asks
-        self.current = current
+        self.current_player_attribute = current_player_attribute
         self.asked_again = 0
         self.given_up = ""  # the last answer for which a game was given up
 
-    def count_illegal_answer(self, asks: int, call: str, answer: object) -> bool:
+    def count_and_allow_retry(self, asks: int, call: str, answer: object) -> bool:
         """Count an illegal answer, the ``asks``-th in a row; whether the player is asked again."""
         if asks < self.most_asks:
             self.asked_again += 1
@@ -50,13 +50,13 @@ class AnswerChecker:
 class LiveGame:
     """One game of a player. ``game`` is new, has its players set, and is of whatever class they know."""
 
-    def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answers: AnswerChecker) -> None:
+    def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answer_checker: AnswerChecker) -> None:
         self.game = game
         self.player = player
         self.streams = streams
         self.is_over = False  # after a turn of this player
         self._seat = seat
-        self._answers = answers
+        self._answers = answer_checker
         self._occupied = 0
         self._left = 0xFFFF  # pieces neither on the board nor in hand
         self._features = [0] * 16  # by cell; 0: empty
@@ -70,19 +70,19 @@ class LiveGame:
         seen = occupied & ~self._occupied
         if seen:
             self._apply_opponent_placements(lanes, seen)
-        setattr(self.game, self._answers.current, self._seat)
+        setattr(self.game, self._answers.current_player_attribute, self._seat)
         if hand == NONE:
             return NONE, self._request_gift()
         self._select(hand)
-        cell, placed = self._request_placement(hand)
+        cell, placed = self._request_cell_and_legality(hand)
         return cell, self._request_gift() if placed and not self.is_over else NONE
 
-    def _apply_opponent_placements(self, lanes: int, seen: int) -> None:
+    def _apply_opponent_placements(self, lanes: int, new_cells: int) -> None:
         """Put pieces that were placed since the last turn on these cells."""
-        setattr(self.game, self._answers.current, 1 - self._seat)
-        while seen:
-            cell = (seen & -seen).bit_length() - 1
-            seen &= seen - 1
+        setattr(self.game, self._answers.current_player_attribute, 1 - self._seat)
+        while new_cells:
+            cell = (new_cells & -new_cells).bit_length() - 1
+            new_cells &= new_cells - 1
             here = lanes >> cell
             piece = here & 1 | here >> 15 & 2 | here >> 30 & 4 | here >> 45 & 8
             if self._left >> piece & 1:  # not one that this player gave
@@ -102,7 +102,7 @@ class LiveGame:
         self._occupied |= 1 << cell
         self._features[cell] = FEATURES[piece]
 
-    def _request_placement(self, piece: int) -> tuple[int, bool]:
+    def _request_cell_and_legality(self, piece: int) -> tuple[int, bool]:
         """The cell for the piece in hand, and whether it is legal."""
         asks = 1
         while True:
@@ -113,7 +113,7 @@ class LiveGame:
                 raise AnswerError.from_answer(self.player.place_piece, answer, "(x, y)") from None
             if self.game.place(x, y):
                 break
-            if not self._answers.count_illegal_answer(asks, "place_piece", answer):
+            if not self._answers.count_and_allow_retry(asks, "place_piece", answer):
                 return (4 * index(y) + index(x) if 0 <= x < 4 and 0 <= y < 4 else NONE), False
             asks += 1
         cell = 4 * index(y) + index(x)
@@ -126,7 +126,7 @@ class LiveGame:
     def _is_win(self, cell: int) -> bool:
         on = self._features
         shared = on[cell]
-        for one, two, three in self._answers.through[cell]:  # noqa: SIM110  (a generator takes twice as long)
+        for one, two, three in self._answers.other_line_cells[cell]:  # noqa: SIM110  (a generator takes twice as long)
             if shared & on[one] & on[two] & on[three]:
                 return True
         return False
@@ -144,7 +144,7 @@ class LiveGame:
             if legal and self.game.select(answer):
                 self._left &= ~(1 << piece)
                 return piece
-            if not self._answers.count_illegal_answer(asks, "choose_piece", answer):
+            if not self._answers.count_and_allow_retry(asks, "choose_piece", answer):
                 return NONE if legal or not 0 <= piece < 16 else piece
             asks += 1
 

@@ -27,7 +27,7 @@ from agents.base.player import BatchPlayer
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
-from runners.hosting.polito.game_server import ANSWER, QUESTION, QUESTION_INDEX, SHARED_WORDS, SLOT, TURN_START
+from runners.hosting.polito.game_server import ANSWER_FORMAT, QUESTION_FORMATS, QUESTION_INDEX, SHARED_WORDS, SLOT_FORMAT, TURN_START
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ main()
 ROOT = str(Path(__file__).parents[3])
 OLDEST_PYTHON = (3, 7)
 VERSION_CODE = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
-QUESTION_TYPE = np.dtype([*QUESTION.items()])
+QUESTION_TYPE = np.dtype([*QUESTION_FORMATS.items()])
 MIN_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
 ONE_GAME_WORDS = 1 << 40  # words: so many that no other game is played at the same time
 GRACE_SECONDS = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
@@ -96,12 +96,12 @@ class PolitoSubprocess(Subprocess):
                     program=[python or sys.executable, "-B", "-c", BOOT_CODE, ROOT],
                     # The order of sets is part of how a player plays. Another interpreter has other libraries.
                     variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
-                    shared=[file.fileno()],
+                    shared_descriptors=[file.fileno()],
                     is_quiet=True,
                 )
             self.facts, _ = self.receive(PlayerFacts)
         except (SubprocessDiedError, OSError) as error:
-            remedy = _describe_interpreter(python) if python else ""
+            remedy = _describe_interpreter_fault(python) if python else ""
             raise RequestError(
                 f"player={setup['player']} of {setup['folder']} cannot be made: {error}{remedy}"
             ) from error
@@ -124,7 +124,7 @@ class PolitoSubprocess(Subprocess):
         remarks, answers = self.receive(Remarks)
         if len(answers) != 2 * len(questions):
             raise SubprocessDiedError(NO_ANSWER_MESSAGE)
-        return np.frombuffer(answers, ANSWER), remarks
+        return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
     def _wait_for_response(self, seconds: float) -> None:
         """Wait for an answer, and interrupt each turn that takes longer than ``seconds``."""
@@ -187,27 +187,27 @@ class PolitoPlayer(BatchPlayer):
 
     copy_obstacle = "it plays in a process of its own"
 
-    def __init__(self, reserve: PolitoSubprocessPool) -> None:
-        self._reserve = reserve
+    def __init__(self, pool: PolitoSubprocessPool) -> None:
+        self._pool = pool
         self._child: PolitoSubprocess | None = None
         # As many games at once as the engine has memory for, one if the player goes from game to game.
-        game_bytes = max(MIN_GAME_BYTES, reserve.facts.game_bytes)
-        self.game_words = ONE_GAME_WORDS if reserve.setup["reuse"] else game_bytes // 8
+        game_bytes = max(MIN_GAME_BYTES, pool.facts.game_bytes)
+        self.game_words = ONE_GAME_WORDS if pool.setup["reuse"] else game_bytes // 8
 
     def fork(self) -> PolitoPlayer:
-        return PolitoPlayer(self._reserve)
+        return PolitoPlayer(self._pool)
 
     def remarks(self) -> list[str]:
         """Lines on illegal answers, of all threads."""
-        count, given_up = self._reserve.asked_again, self._reserve.given_up
+        count, given_up = self._pool.asked_again, self._pool.given_up
         asked = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
-        most = self._reserve.setup["most_asks"]
+        most = self._pool.setup["most_asks"]
         return asked + ([f"was not asked again after {most:,} such answers, such as {given_up}"] if given_up else [])
 
     @property
     def printed(self) -> str:
         """What it has printed, in all threads."""
-        return self._reserve.printed
+        return self._pool.printed
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
         """Begin games: none of those before is live any more."""
@@ -215,17 +215,17 @@ class PolitoPlayer(BatchPlayer):
 
     def restart(self, slots: NDArray[np.integer]) -> None:
         if len(slots):
-            self._begin_games(slots.astype(SLOT).tobytes())
+            self._begin_games(slots.astype(SLOT_FORMAT).tobytes())
 
-    def _begin_games(self, slots: bytes) -> None:
+    def _begin_games(self, slot_bytes: bytes) -> None:
         self._child = self._child or self._take_subprocess()
         try:
-            self._child.send("begin", slots)
+            self._child.send("begin", slot_bytes)
         except SubprocessDiedError:  # of what a player left behind, such as a thread: another one begins the games
             self._replace_subprocess()
 
     def _take_subprocess(self) -> PolitoSubprocess:
-        child = self._reserve.take_subprocess()
+        child = self._pool.take_subprocess()
         self._finalizer = weakref.finalize(self, child.stop)
         return child
 
@@ -261,28 +261,28 @@ class PolitoPlayer(BatchPlayer):
         return turns
 
     def _fill_in_turns(
-        self, questions: NDArray[np.void], left: NDArray[np.intp], turns: Turns, failures: dict[int, BaseException]
+        self, questions: NDArray[np.void], pending_indices: NDArray[np.intp], turns: Turns, failures: dict[int, BaseException]
     ) -> NDArray[np.intp]:
         """Fill in answers or failures; the questions that are to be asked again, since the process is another."""
         child = self._child = self._child or self._take_subprocess()
         try:
-            answers, remarks = child.request_turns(questions[left])
+            answers, remarks = child.request_turns(questions[pending_indices])
         except (SubprocessDiedError, TurnTimeoutError) as error:
-            lost = child.question_index if 0 <= child.question_index < len(left) else 0
-            failures[int(left[lost])] = self._build_late_error() if isinstance(error, TurnTimeoutError) else error
+            lost = child.question_index if 0 <= child.question_index < len(pending_indices) else 0
+            failures[int(pending_indices[lost])] = self._build_late_error() if isinstance(error, TurnTimeoutError) else error
             self._replace_subprocess()
-            return np.delete(left, lost)
-        turns.cells[left], turns.gifts[left] = answers[: len(left)], answers[len(left) :]
+            return np.delete(pending_indices, lost)
+        turns.cells[pending_indices], turns.gifts[pending_indices] = answers[: len(pending_indices)], answers[len(pending_indices) :]
         for failed in remarks.failed:
-            failures[int(left[failed.index])] = self._build_late_error() if failed.late else RemoteError(failed)
-        self._reserve.record_remarks(remarks)
-        return left[:0]
+            failures[int(pending_indices[failed.index])] = self._build_late_error() if failed.late else RemoteError(failed)
+        self._pool.record_remarks(remarks)
+        return pending_indices[:0]
 
     def _build_late_error(self) -> TurnTimeoutError:
-        return TurnTimeoutError(f"its turn took longer than turn_seconds={self._reserve.setup['turn_seconds']:g}")
+        return TurnTimeoutError(f"its turn took longer than turn_seconds={self._pool.setup['turn_seconds']:g}")
 
 
-def _describe_interpreter(python: str) -> str:
+def _describe_interpreter_fault(python: str) -> str:
     """The end of a message if an interpreter is too old or none, else nothing."""
     said = b""
     with suppress(OSError, subprocess.TimeoutExpired):

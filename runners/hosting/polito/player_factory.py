@@ -31,17 +31,17 @@ CURRENT_PLAYER_ATTRIBUTES = (
 class PlayerFactory:
     """A player's class, ready to be made with a game."""
 
-    def __init__(self, player: type[Any], objects: Any, game: type[Any] | None, setup: Mapping[str, Any]) -> None:
-        """``objects``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another.
+    def __init__(self, player_class: type[Any], objects_module: Any, game: type[Any] | None, setup: Mapping[str, Any]) -> None:
+        """``objects_module``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another.
 
         ``setup``: see ``agent.Polito``.
         """
-        self._player = player
-        self._objects = objects
-        self._game: type[Any] = game or objects.Quarto
+        self._player = player_class
+        self._objects = objects_module
+        self._game: type[Any] = game or objects_module.Quarto
         self._setup = setup
         game = self._build_game()
-        self.current = next(
+        self.current_player_attribute = next(
             (name for name in CURRENT_PLAYER_ATTRIBUTES if hasattr(game, name)), CURRENT_PLAYER_ATTRIBUTES[0]
         )
 
@@ -101,7 +101,7 @@ class PlayerFactory:
         game.set_players((other, player) if seat else (player, other))
 
 
-def enter_folder(folder: str) -> None:
+def simulate_main_in_folder(folder: str) -> None:
     """Make a folder what it is when its own ``main.py`` runs: the current one, and the first that is imported from."""
     for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
         del sys.modules[name]
@@ -137,10 +137,10 @@ class _MainModule(types.ModuleType):
         raise AttributeError(f"module '__main__' has no attribute {name!r}")
 
 
-def _defines_class(module: types.ModuleType, value: Any, calls: Sequence[str]) -> bool:
+def _defines_class(module: types.ModuleType, value: Any, method_names: Sequence[str]) -> bool:
     """Whether this is a class with these methods that a module defines."""
     is_own = isinstance(value, type) and value.__module__ == module.__name__
-    return is_own and all(callable(getattr(value, call, None)) for call in calls)
+    return is_own and all(callable(getattr(value, call, None)) for call in method_names)
 
 
 def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
@@ -161,23 +161,23 @@ def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
     return PlayerFactory(found, _find_game_module(found), games, setup)
 
 
-def _load_class(setup: Mapping[str, Any], key: str, calls: Sequence[str]) -> type[Any]:
-    """The class ``module.Class`` under a key, which has methods ``calls``."""
+def _load_class(setup: Mapping[str, Any], key: str, method_names: Sequence[str]) -> type[Any]:
+    """The class ``module.Class`` under a key, which has methods ``method_names``."""
     path: str = setup[key]
     module_name, _, class_name = path.rpartition(".")
     module = _import_module(setup, f"{key}={path}", module_name)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
-        below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, calls[0])]
+        below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, method_names[0])]
         below += [
             f"{m.__name__}.{class_name}"
             for m in list_player_modules()
-            if _defines_class(m, vars(m).get(class_name), calls)
+            if _defines_class(m, vars(m).get(class_name), method_names)
         ]
         raise RequestError(
             f"{key}={path}: module '{module_name}' has no class {class_name!r}{describe_valid_names(path, below)}"
         )
-    for call in calls:
+    for call in method_names:
         if not callable(getattr(found, call, None)):
             raise RequestError(f"{key}={path}: the class has no method {call}()")
     return found
@@ -217,15 +217,15 @@ def _find_game_module(player: type[Any]) -> Any:
     return package if hasattr(package, "Quarto") else importlib.import_module("quarto.objects")
 
 
-def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any], *first: str, **named: str) -> None:
+def _check_kwargs(constructor: type[Any], key: str, name: str, kwargs: Mapping[str, Any], *positional: str, **keywords: str) -> None:
     try:
-        signature = inspect.signature(made)
+        signature = inspect.signature(constructor)
     except ValueError:  # of a class that is not written in Python
         return
     try:
-        signature.bind(*first, **{**kwargs, **named})
+        signature.bind(*positional, **{**kwargs, **keywords})
     except TypeError as error:
-        game = "a game and " if first or named else ""
+        game = "a game and " if positional or keywords else ""
         raise RequestError(f"{key}={dict(kwargs)}: {name}{signature} is called with {game}these: {error}") from error
 
 

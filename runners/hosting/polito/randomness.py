@@ -93,9 +93,9 @@ class GameStreams:
 class StreamPool:
     """Makes the generators of games; those of NumPy, which take long to make, are used again."""
 
-    def __init__(self, new_state: Callable[[], Any]) -> None:
-        """``new_state``: of ``install_game_streams``."""
-        self._new_state = new_state
+    def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
+        """``build_numpy_state``: of ``install_game_streams``."""
+        self._new_state = build_numpy_state
         self._free: list[Any] = []
 
     def acquire(self, seed: int) -> GameStreams:

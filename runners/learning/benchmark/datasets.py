@@ -60,9 +60,9 @@ VALIDATION_ONE_IN = 10  # games of a validation split: so many for one of the tr
 
 WORK_FOLDER = ".making"  # the hidden folder of what is not complete
 BYTES_A_GAME = 15_000  # of both forms, roughly
-WRITING_SECONDS = 2.7  # for 1,000 games in Minari's format, on one thread
+WRITING_SECONDS_PER_THOUSAND = 2.7  # for 1,000 games in Minari's format, on one thread
 ENVIRONMENT_ID = "quarto-arena/QuartoTurns-v0"
-MINUTES_FROM = 90  # seconds, from which a duration is told in minutes
+MIN_SECONDS_FOR_MINUTES = 90  # seconds, from which a duration is told in minutes
 AUTHOR = "The quarto-arena authors"
 SOURCE_KEY = "benchmark"  # key of the metadata that say from which run a dataset was made
 
@@ -73,11 +73,11 @@ class BenchmarkDataset(NamedTuple):
     name: str
     players: Sequence[str]  # labels
     opponents: Sequence[str]  # each player meets each of them, itself too if it is one
-    about: str
-    seconds: float  # of processor time for 1,000 games, measured
+    description: str
+    seconds_per_thousand_games: float  # of processor time for 1,000 games, measured
 
     @property
-    def pairings(self) -> int:
+    def pairing_count(self) -> int:
         return len(self.players) * len(self.opponents)
 
 
@@ -114,11 +114,11 @@ class DatasetSplit(NamedTuple):
     def games_a_pairing(self) -> int:
         """Games of each pairing: as many as were asked for together, or a few more, since pairs are whole."""
         games = -(-self.games // VALIDATION_ONE_IN) if self.validation else self.games
-        return 2 * -(-games // (2 * self.dataset.pairings))
+        return 2 * -(-games // (2 * self.dataset.pairing_count))
 
     @property
-    def all_games(self) -> int:
-        return self.games_a_pairing * self.dataset.pairings
+    def total_games(self) -> int:
+        return self.games_a_pairing * self.dataset.pairing_count
 
     def minari_folder(self, folder: Path) -> Path:
         return folder / NAMESPACE / self.name
@@ -194,15 +194,15 @@ def create_datasets(request: DatasetRequest, stop: threading.Event) -> bool:
 
 def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
     """The size of the work, before it begins."""
-    games = sum(split.all_games for split in splits)
-    playing = sum(split.all_games * split.dataset.seconds / 1000 for split in splits)
-    seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS * games / 1000
+    games = sum(split.total_games for split in splits)
+    playing = sum(split.total_games * split.dataset.seconds_per_thousand_games / 1000 for split in splits)
+    seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS_PER_THOUSAND * games / 1000
     size = games * BYTES_A_GAME / 1e6
-    duration = f"{round(seconds / 60):,} min" if seconds >= MINUTES_FROM else f"{max(1, round(seconds))} s"
+    duration = f"{round(seconds / 60):,} min" if seconds >= MIN_SECONDS_FOR_MINUTES else f"{max(1, round(seconds))} s"
     return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
 
 
-def _create_split(split: DatasetSplit, request: DatasetRequest, known: ReferenceReturns, stop: threading.Event) -> bool:
+def _create_split(split: DatasetSplit, request: DatasetRequest, references: ReferenceReturns, stop: threading.Event) -> bool:
     """Make both forms of one split; false once ``stop`` is set."""
     folder, spec = request.folder, split.build_run_spec()
     making = folder / WORK_FOLDER / f"{split.name}-{spec.run_id}"
@@ -219,10 +219,10 @@ def _create_split(split: DatasetSplit, request: DatasetRequest, known: Reference
             open_archive(split.archive_folder(folder)) as opened,
             show_progress_bar(f"writing {split.name}", "games") as bar,
         ):
-            bar.start(split.all_games)
+            bar.start(split.total_games)
             wanted = ExportRequest("minari", perspective=FIRST_AGENT)
             done = write_export(
-                opened, wanted, making / split.name, False, bar.advance, build_metadata(split, spec, request, known)
+                opened, wanted, making / split.name, False, bar.advance, build_metadata(split, spec, request, references)
             )
         (making / split.name).rename(split.minari_folder(folder))
         making.rmdir()
@@ -231,13 +231,13 @@ def _create_split(split: DatasetSplit, request: DatasetRequest, known: Reference
 
 
 def _play_games(
-    split: DatasetSplit, spec: RunSpec, request: DatasetRequest, making: Path, stop: threading.Event
+    split: DatasetSplit, spec: RunSpec, request: DatasetRequest, work_folder: Path, stop: threading.Event
 ) -> bool:
     """Play what is missing of a split's games; false if ``stop`` is set before all are there."""
-    storage = ArchiveOptions(making / "played", other_code="extend")
+    storage = ArchiveOptions(work_folder / "played", other_code="extend")
     experiment = prepare_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
-        raise RequestError(f"{making} has games that other code has played: remove it to begin anew")
+        raise RequestError(f"{work_folder} has games that other code has played: remove it to begin anew")
     with show_progress_bar(f"playing {split.name}", "games") as bar:
         outcome = execute_experiment(experiment, request.command, stop, bar)
     for line in outcome.misbehaviour:
@@ -245,16 +245,16 @@ def _play_games(
     return not outcome.interrupted
 
 
-def _write_archive(split: DatasetSplit, spec: RunSpec, making: Path, folder: Path) -> None:
+def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder: Path) -> None:
     """Write the games of a split as one file of an archive of their own."""
-    source, aside = Archive.open(making / "played"), making / "archive"
+    source, aside = Archive.open(work_folder / "played"), work_folder / "archive"
     record = source.find_run(spec.run_id)
     if record is None:
-        raise FailureError(f"{making} has lost the record of its run: remove it to begin anew")
+        raise FailureError(f"{work_folder} has lost the record of its run: remove it to begin anew")
     shutil.rmtree(aside, ignore_errors=True)
     target = Archive.open(aside, create=True)
     target.write_run(structs.replace(check_record_format(record), games=split.games_a_pairing, units=0))
-    with open_archive(making / "played") as opened:
+    with open_archive(work_folder / "played") as opened:
         found = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
     span = 0, record.unit_line.count_units(split.games_a_pairing)
     write_range(target, record, span, merge_games(found).select_units(record.unit_line, *span))
@@ -265,11 +265,11 @@ def _write_archive(split: DatasetSplit, spec: RunSpec, making: Path, folder: Pat
 
 def build_source_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
     """The record that names the games of a dataset."""
-    return {"run_id": spec.run_id, "seed": split.seed, "games": split.all_games, "opening_plies": OPENING_PLIES}
+    return {"run_id": spec.run_id, "seed": split.seed, "games": split.total_games, "opening_plies": OPENING_PLIES}
 
 
 def build_metadata(
-    split: DatasetSplit, spec: RunSpec, request: DatasetRequest, known: ReferenceReturns
+    split: DatasetSplit, spec: RunSpec, request: DatasetRequest, references: ReferenceReturns
 ) -> dict[str, Any]:
     """Minari's metadata of a split; the reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
@@ -288,7 +288,7 @@ def build_metadata(
     return {
         "dataset_id": split.dataset_id,
         "description": (
-            f"Quarto, {split.dataset.about}: {split.all_games:,} games after {OPENING_PLIES} random plies, "
+            f"Quarto, {split.dataset.description}: {split.total_games:,} games after {OPENING_PLIES} random plies, "
             f"{'for validation' if split.validation else 'for training'}. Each episode has the turns of one player "
             f"({players}) against one opponent ({opponents}), in seat game_id % 2. Observation: the piece on each of "
             "16 cells, then that in hand, -1 for none. Action: 17 * cell + gift, 16 where there is none. Reward at the "
@@ -301,8 +301,8 @@ def build_metadata(
         "author": [AUTHOR],
         "author_email": [],
         "requirements": ["quarto-arena[rl]"],
-        "ref_min_score": known.least,
-        "ref_max_score": known.greatest,
+        "ref_min_score": references.least,
+        "ref_max_score": references.greatest,
         "num_episodes_average_score": REFERENCE_GAMES,
         SOURCE_KEY: build_source_record(split, spec),
     }
@@ -315,7 +315,7 @@ def _has_games(split: DatasetSplit, folder: Path) -> bool:
         return False
     record = Archive.open(path).find_run(spec.run_id)
     if record is None or record.games != split.games_a_pairing:
-        raise _other_games_error(path)
+        raise _build_other_games_error(path)
     return True
 
 
@@ -331,11 +331,11 @@ def _has_episodes(split: DatasetSplit, folder: Path) -> bool:
     except (OSError, ValueError) as error:
         raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
     if stored.get(SOURCE_KEY) != build_source_record(split, split.build_run_spec()):
-        raise _other_games_error(path)
+        raise _build_other_games_error(path)
     return True
 
 
-def _other_games_error(path: Path) -> RequestError:
+def _build_other_games_error(path: Path) -> RequestError:
     return RequestError(
         f"{path} was made with another --games or --seed: name another folder, or remove it to make it anew"
     )

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.exact.position_set import PositionSet, find_shipped_set, read_position_set
-from analytics.questions.columns import ResultColumn, format_percent, ranking_columns
+from analytics.exact.position_set import PositionSet, find_shipped_set_path, read_position_set
+from analytics.questions.columns import ResultColumn, format_percent, rank_and_agent_columns
 from analytics.statistics.tally import Estimate, Tally, score, wilson_interval
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
@@ -54,14 +54,14 @@ def build_player_spec(label: str) -> AgentSpec:
     return agent_from_label(label) if "(" in label else load_agent(label)
 
 
-def compute_mean_return(games: Tally) -> Estimate:
+def compute_mean_return(tally: Tally) -> Estimate:
     """The first agent's mean return, -1 to 1, with its 95 % interval over pairs.
 
     Of fewer than ``FEW_PAIRS`` it is Wilson's for as many wins and losses, the scores that vary most.
     """
-    share, low, high = score(games, by_pairs=True)
-    if games.pair_count < FEW_PAIRS:
-        low, high = wilson_interval(share * games.pair_count, games.pair_count)
+    share, low, high = score(tally, by_pairs=True)
+    if tally.pair_count < FEW_PAIRS:
+        low, high = wilson_interval(share * tally.pair_count, tally.pair_count)
     return Estimate(2 * share - 1, 2 * low - 1, 2 * high - 1)
 
 
@@ -88,12 +88,12 @@ class AgentScore(NamedTuple):
     """The score of one agent."""
 
     verdict: AgentVerdict  # without games against the oracle
-    games: Tally  # against the opponent
+    tally: Tally  # against the opponent
     returns: Estimate  # mean return of a game
     score: Estimate  # normalised
 
     @property
-    def regret(self) -> dict[str, Any]:
+    def turn_figures(self) -> dict[str, Any]:
         """The figures of all turns in the fixed positions."""
         whole = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
         return self.verdict.figures.row(by_predicate=whole, named=True)
@@ -110,13 +110,13 @@ class BenchmarkScores(NamedTuple):
 
 def score_agents(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> BenchmarkScores | None:
     """Score agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there or plays other rules."""
-    positions = read_position_set(find_shipped_set(CLASSIC.name) if request.file is None else request.file)
+    positions = read_position_set(find_shipped_set_path(CLASSIC.name) if request.file is None else request.file)
     if positions.rules != CLASSIC:
         raise RequestError(
             f"{request.file} holds positions of rules {positions.rules.name!r}: the benchmark is of classic rules"
         )
-    agents, notes = select_agents(request.names, request.root, CLASSIC, everything=False)
-    (opponent,), more = select_agents([request.opponent], request.root, CLASSIC, everything=False)
+    agents, notes = select_agents(request.names, request.root, CLASSIC, include_all=False)
+    (opponent,), more = select_agents([request.opponent], request.root, CLASSIC, include_all=False)
     for note in dict.fromkeys((*notes, *more)):
         console.print_note(note)
     with silence_forfeit_log():
@@ -135,7 +135,7 @@ def score_agents(request: ScoreRequest, options: JudgeOptions, stop: threading.E
 def _score_each(
     agents: Sequence[AgentSpec],
     opponent: AgentSpec,
-    known: ReferenceReturns,
+    references: ReferenceReturns,
     positions: PositionSet,
     options: JudgeOptions,
     stop: threading.Event,
@@ -143,7 +143,7 @@ def _score_each(
     """The score of each agent, as many as there are before ``stop`` is set."""
     scored = []
     with show_progress_bar("scoring", "turns") as bar:
-        bar.start(len(agents) * options.draws * len(positions.logged))
+        bar.start(len(agents) * options.turns_per_position * len(positions.logged))
         for agent in agents if not stop.is_set() else ():
             bar.set_description(agent.label)
             verdict = judge_agent(agent, positions, options._replace(games=0), stop, bar.advance)
@@ -152,7 +152,7 @@ def _score_each(
                 break
             returns = compute_mean_return(games)
             verdict = verdict._replace(notes=[*verdict.notes, *notes])
-            scored.append(AgentScore(verdict, games, returns, known.normalise(returns)))
+            scored.append(AgentScore(verdict, games, returns, references.normalise(returns)))
     return scored
 
 
@@ -163,20 +163,20 @@ def build_score_frame(scores: BenchmarkScores) -> pl.DataFrame:
             {
                 "agent": each.verdict.agent.label,
                 "opponent": scores.opponent,
-                "games": each.games.games,
-                "wins": each.games.wins,
-                "draws": each.games.draws,
-                "losses": each.games.losses,
+                "games": each.tally.games,
+                "wins": each.tally.wins,
+                "draws": each.tally.draws,
+                "losses": each.tally.losses,
                 "mean_return": each.returns.mean,
                 "ref_min_score": scores.references.least,
                 "ref_max_score": scores.references.greatest,
                 "score": each.score.mean,
                 "score_low": each.score.low,
                 "score_high": each.score.high,
-                "optimal": each.regret["optimal"],
-                "regret": each.regret["regret"],
-                "regret_low": each.regret["regret_low"],
-                "regret_high": each.regret["regret_high"],
+                "optimal": each.turn_figures["optimal"],
+                "regret": each.turn_figures["regret"],
+                "regret_low": each.turn_figures["regret_low"],
+                "regret_high": each.turn_figures["regret_high"],
                 "turns_a_second": each.verdict.turns_a_second,
             }
             for each in scores.agent_scores
@@ -187,9 +187,9 @@ def build_score_frame(scores: BenchmarkScores) -> pl.DataFrame:
 def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
     """Print a line on each agent, the best score first."""
     ranks = sorted(scores.agent_scores, key=lambda each: (-each.score.mean, each.verdict.agent.label))
-    games, regrets = [each.games for each in ranks], [each.regret for each in ranks]
+    games, regrets = [each.tally for each in ranks], [each.turn_figures for each in ranks]
     columns = [
-        *ranking_columns([each.verdict.agent.label for each in ranks]),
+        *rank_and_agent_columns([each.verdict.agent.label for each in ranks]),
         ResultColumn("score", [f"{each.score.mean:.3f}" for each in ranks]),
         ResultColumn(
             "95 % interval", [f"{each.score.low:.3f} to {each.score.high:.3f}" for each in ranks], drop_priority=1

@@ -76,19 +76,19 @@ class QuartoEnv(gymnasium.Env):
         """Begin a new game, in which the opponent may already have decided."""
         super().reset(seed=None if seed is None else int(seed))
         observations, infos = self._games.reset(seed=None if seed is None else [seed])
-        return observations[0], self._build_info(infos)
+        return observations[0], self._render_and_build_info(infos)
 
     def step(self, action: Any) -> StepResult:
         """Take the learner's decision or turn and, if it is then the opponent's turn, that turn."""
         observations, rewards, terminated, truncated, infos = self._games.step([int(action)])
-        info = self._build_info(infos)
+        info = self._render_and_build_info(infos)
         if "ending" in infos:
             game, ended = self._games.envs[0], int(self._games.envs["plies"][0])
             plies = list(zip(game["pieces"][:ended].tolist(), game["cells"][:ended].tolist(), strict=True))
             info |= {"ending": ENDINGS[infos["ending"][0]], "game": format_game(plies)}
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info
 
-    def _build_info(self, infos: dict[str, Any]) -> dict[str, Any]:
+    def _render_and_build_info(self, infos: dict[str, Any]) -> dict[str, Any]:
         """The game's own of the infos on all games; who watches sees its position."""
         self._renderer.show_position(self._current_position())
         self._mask = infos["action_mask"][0]

@@ -17,7 +17,7 @@ from quarto.observations import ACTIONS, GIFT_CODES, is_legal_turn
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING_STREAM, stream, turn_offset
 from quarto.rules import NONE, PIECES, finishes_line
-from runners.hosting.lockstep import OPENINGS_TYPE, attempt_opening
+from runners.hosting.lockstep import OPENINGS_TYPE, try_draw_opening
 
 RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner that has not one seat in all games
 
@@ -138,7 +138,7 @@ def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int
     """Draw the imposed plies of a new game and play them; returns how many."""
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
-    while not attempt_opening(openings, 0, source, attempt, rules):
+    while not try_draw_opening(openings, 0, source, attempt, rules):
         attempt += 1
     for ply in range(openings.shape[1]):
         _give_piece(env, int64(openings[0, ply, 0]))
@@ -147,15 +147,15 @@ def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int
 
 
 @inline_function
-def _begin_game(env: Any, seat: int, first: int) -> int:
-    """A new game, in which seat ``first`` takes the first turn; 1 if that is the opponent."""
+def _begin_game(env: Any, seat: int, first_seat: int) -> int:
+    """A new game, in which seat ``first_seat`` takes the first turn; 1 if that is the opponent."""
     env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
     env.number += 1
     env.stream = stream(env.seed, env.number, 0)
     random_seat = int64(stream(env.seed, env.number, OPENING_STREAM) & uint64(1))
-    env.seat = first if seat == BOTH_SEATS else random_seat if seat == RANDOM_SEAT else seat
+    env.seat = first_seat if seat == BOTH_SEATS else random_seat if seat == RANDOM_SEAT else seat
     env.over = False
-    return int64(env.seat != first)
+    return int64(env.seat != first_seat)
 
 
 @inline_function
@@ -188,15 +188,15 @@ def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
 
 
 @kernel(types.int64(ENVS_TYPE, OPPONENTS_TYPE, types.int64[::1], OPTIONS_TYPE, OPENINGS_TYPE, RULES_TYPE))
-def step_all(
-    envs: Envs, asked: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
+def step_learners(
+    envs: Envs, opponent_positions: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
 ) -> int:
     """Take the action of each learner, or begin a new game where one was over.
 
     ``actions`` [N] int64; ``openings`` [2, K, 1] is room for K imposed plies. Returns how many opponents take their
-    turns now: their positions are in ``asked``. A learner that plays both seats decides for the opponent next.
+    turns now: their positions are in ``opponent_positions``. A learner that plays both seats decides for the opponent next.
     """
-    batch, slots, seeds, turns = asked
+    batch, slots, seeds, turns = opponent_positions
     size, mover_chooses = int64(0), rules.mover_chooses != 0
     first = (openings.shape[1] + int64(mover_chooses)) & 1
     for i in range(envs.shape[0]):

@@ -23,7 +23,7 @@ from quarto.batch import Games
 from quarto.env import rendering
 from quarto.env.rendering import RENDER_MODES
 from quarto.errors import RequestError, describe_valid_names
-from quarto.observations import ACTIONS, SHAPE, TURN_CODES, encode_legal_turns, encode_observations, resolve_rules
+from quarto.observations import ACTIONS, SHAPE, TURN_CODES, encode_pieces_and_legal_turns, encode_observations_and_masks, resolve_rules
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from runners.config.agents import agent_from_label
@@ -37,7 +37,7 @@ from runners.learning.environments.step_kernels import (
     StepOptions,
     apply_opponent_turns,
     build_envs,
-    step_all,
+    step_learners,
     to_batch,
     to_games,
 )
@@ -71,23 +71,23 @@ def build_opponent(
         return GuardedAgent(spec.build(), spec.label, rules)
 
 
-def build_spaces(turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
+def build_spaces(whole_turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
     """The space of an observation and that of an action: of whole turns, or of single decisions."""
-    if turns:
+    if whole_turns:
         return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURN_CODES)
     return spaces.Box(0, 1, SHAPE, np.int8), spaces.Discrete(ACTIONS)
 
 
-def check_opening_plies(opening_plies: int, turns: bool, rules: Rules) -> int:
+def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> int:
     """The number of imposed plies. Raises ``RequestError`` for one that cannot be, and for turns without gifts."""
-    if turns and rules.mover_chooses:
+    if whole_turns and rules.mover_chooses:
         raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
     if not 0 <= opening_plies <= MAX_OPENING_PLIES:
         raise RequestError(f"opening_plies={opening_plies} is not a number of plies from 0 to {MAX_OPENING_PLIES}")
     return opening_plies
 
 
-def check_seat(seat: Any) -> int | None:
+def parse_seat(seat: Any) -> int | None:
     """The learner's seat, or None for a random one in each game. Raises ``ValueError`` for another value."""
     if seat not in (0, 1, None):
         raise ValueError(
@@ -169,7 +169,7 @@ class QuartoVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._opponent = build_opponent(opponent, self.rules, archive, config_dir)
         self._player = self._opponent.fork_player() if self._opponent else None
-        fixed_seat = check_seat(seat)
+        fixed_seat = parse_seat(seat)
         played = BOTH_SEATS if self._opponent is None else RANDOM_SEAT if fixed_seat is None else fixed_seat
         self._options = StepOptions(played, int(turns), 0)
         self._openings = np.empty((2, check_opening_plies(opening_plies, turns, self.rules), 1), np.int8)
@@ -189,8 +189,8 @@ class QuartoVectorEnv(VectorEnv):
         envs["over"] = True
         if self._player:
             self._player.start(range(self.num_envs))
-        self._step_games(np.zeros(self.num_envs, np.int64), fresh=True)
-        observations, masks = self._observe()
+        self._step_games(np.zeros(self.num_envs, np.int64), player_has_started=True)
+        observations, masks = self._encode_observations_and_masks()
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
     def _build_seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
@@ -214,7 +214,7 @@ class QuartoVectorEnv(VectorEnv):
             raise ValueError(f"actions have shape {chosen.shape}, not ({self.num_envs},)")
         envs = self.envs
         self._step_games(chosen)
-        observations, masks = self._observe()
+        observations, masks = self._encode_observations_and_masks()
         rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
         infos: dict[str, Any] = {}
         over = envs["over"].copy()
@@ -224,21 +224,21 @@ class QuartoVectorEnv(VectorEnv):
                 self._log.add(to_games(envs[over]), envs["seat"][over])
             if self._resets_at_once:
                 infos |= {"final_obs": observations, "_final_obs": over}
-                self._step_games(chosen, begin=True)
-                observations, masks = self._observe()
+                self._step_games(chosen, begins_only=True)
+                observations, masks = self._encode_observations_and_masks()
         infos |= {"action_mask": masks, "seat": envs["seat"].copy()}
         return observations, rewards, terminated, truncated, infos
 
-    def _step_games(self, actions: NDArray[np.int64], fresh: bool = False, begin: bool = False) -> None:
-        """Take one step in all games; with ``fresh`` the player knows already that they begin.
+    def _step_games(self, actions: NDArray[np.int64], player_has_started: bool = False, begins_only: bool = False) -> None:
+        """Take one step in all games; with ``player_has_started`` the player knows already that they begin.
 
-        With ``begin`` no action is taken, only games that are over begin anew.
+        With ``begins_only`` no action is taken, only games that are over begin anew.
         """
         envs, asked, rules = self.envs, self._asked, self.rules.tables
-        size = step_all(envs, asked, actions, self._options._replace(begin=int(begin)), self._openings, rules)
+        size = step_learners(envs, asked, actions, self._options._replace(begin=int(begins_only)), self._openings, rules)
         if self._opponent is None or self._player is None:
             return
-        if self._player.game_words and not fresh:
+        if self._player.game_words and not player_has_started:
             self._player.restart(np.flatnonzero(envs["begun"]))
         if size == 0:
             return
@@ -254,14 +254,14 @@ class QuartoVectorEnv(VectorEnv):
             answers = self._opponent.take_turns(self._player, batch.select(among), Streams(seeds[among]), slots[among])
             apply_opponent_turns(envs, slots[among], answers, rules)
 
-    def _observe(self) -> tuple[Observations, NDArray[np.int8]]:
+    def _encode_observations_and_masks(self) -> tuple[Observations, NDArray[np.int8]]:
         """Observations and action masks; in a game that is over every action is allowed."""
         positions = to_batch(self.envs)
         if self._options.turns:
-            observations, legal = encode_legal_turns(positions, self.rules)
+            observations, legal = encode_pieces_and_legal_turns(positions, self.rules)
             masks = legal.view(np.int8)
         else:
-            observations, masks = encode_observations(positions)
+            observations, masks = encode_observations_and_masks(positions)
         masks[self.envs["over"]] = 1
         return observations, masks
 

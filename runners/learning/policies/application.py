@@ -15,7 +15,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
 from analytics import format_archive_option
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.store.files.backend import parse_location
 from quarto.errors import RequestError, describe_valid_names
 from runners.config.application import (
@@ -85,7 +85,7 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
     own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
-    what = f"{format_noun(_count_rows(card), 'row')} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    what = f"{format_count_with_noun(_count_rows(card), 'row')} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
         *_describe_play_command(card, f"{format_archive_option(root)}{own}"),
@@ -93,12 +93,12 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
         console.print_line(line)
 
 
-def _describe_play_command(card: PolicyCard, more: str) -> list[str]:
+def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
     """A command that plays by the policy; if no agent does, how one would."""
     from runners.config.agent_policies import list_reader_names
 
     if list_reader_names(card.kind):
-        return ["Play by it:", f"  {console.find_program()} run 'policy(policy={card.name})' random{more}"]
+        return ["Play by it:", f"  {console.find_program()} run 'policy(policy={card.name})' random{options}"]
     yaml = f"reads: [{card.kind}] and default_player: true"
     return [f"No agent plays by policies of kind '{card.kind}' yet: one whose yaml has {yaml} would."]
 
@@ -113,10 +113,10 @@ class BuildApplication(Application):
         request = build_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
         from runners.learning.training.policy_build import select_build_games
 
-        return partial(_build, request, select_build_games(request))
+        return partial(_execute_build, request, select_build_games(request))
 
 
-def _build(request: BuildRequest, selection: Selection) -> CommandOutcome:
+def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcome:
     """Derive the policy of a request whose games are selected."""
     from runners.learning.training.policy_build import build_policy
 

@@ -24,7 +24,7 @@ from quarto.batch import Batch, Turns
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.position import ALL_PIECES, Position, board_pieces, position_from_plies
+from quarto.position import ALL_PIECES, Position, board_piece_mask, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import build_symmetries
@@ -83,7 +83,7 @@ def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
     if not (one.table and other.table) or not (len(kinds) == 1 or kinds <= VALUE_COLUMNS.keys()):
         return None
     frames = [pl.DataFrame(dict(policy.table)) for policy in (one, other)]
-    values = [_value_column(policy) for policy in (one, other)]
+    values = [_find_value_column(policy) for policy in (one, other)]
     keys, others = (
         [name for name in frame.columns if name not in (value, *EVIDENCE_COLUMNS)]
         for frame, value in zip(frames, values, strict=True)
@@ -97,7 +97,7 @@ def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
     return common.with_columns((pl.col("a") - pl.col("b")).abs().alias("difference"))
 
 
-def _value_column(policy: Policy) -> str:
+def _find_value_column(policy: Policy) -> str:
     """The column with a policy's values: the one of floats or, where all are integers, the counts."""
     return next((name for name, column in policy.table.items() if column.dtype.kind == "f"), "count")
 
@@ -122,7 +122,7 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
 
 def compare_turns(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
     """The turns of both policies in the positions that both tables have or, if there are none, in those of either."""
-    sets = [_list_positions(policy, rules) for policy in (one, other)]
+    sets = [_list_canonical_forms(policy, rules) for policy in (one, other)]
     known = [each for each in sets if each is not None]
     if not known:
         asked, positions = f"positions of {2 * RANDOM_PAIRS:,} random games", _play_random_positions(rules)
@@ -154,7 +154,7 @@ def _build_streams(seed: int, size: int) -> Streams:
     return Streams(np.random.default_rng(seed).integers(0, 1 << 64, size, np.uint64))
 
 
-def _list_positions(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None:
+def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None:
     """The positions with a piece in hand that a table is about: lanes and occupied of their forms, in which it is 0."""
     if "lanes" not in policy.table or policy.kind == COUNTERS:
         return None
@@ -166,7 +166,7 @@ def _list_positions(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None
 
 def _to_position(lanes: int, occupied: int) -> Position:
     """A canonical form as a position."""
-    return Position(lanes, occupied, ALL_PIECES & ~int(board_pieces(lanes, occupied)) & ~1, 0, NONE)
+    return Position(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
 
 
 def _play_random_positions(rules: Rules) -> list[Position]:
@@ -203,7 +203,7 @@ def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> 
         texts = [
             _format_form(*each) for each in zip(rows["lanes"].to_list(), rows["occupied"].to_list(), hands, strict=True)
         ]
-        columns.append(ResultColumn("position", texts, right=False))
+        columns.append(ResultColumn("position", texts, right_aligned=False))
         keys = [key for key in keys if key not in ("lanes", "occupied", "hand")]
     columns += [ResultColumn(key, [str(value) for value in rows[key].to_list()]) for key in keys]
     for card, name in zip(cards, "ab", strict=True):
@@ -218,10 +218,10 @@ def _format_form(lanes: int, occupied: int, hand: int) -> str:
 def _build_turn_columns(choices: TurnComparison, cards: list[PolicyCard]) -> list[ResultColumn]:
     """The first positions in which the turns differ, although neither is chosen at random."""
     rows = np.flatnonzero(choices.deterministic & ~choices.same_turn)[:MAX_ROWS].tolist()
-    columns = [ResultColumn("position", [format_position(choices.positions[row]) for row in rows], right=False)]
+    columns = [ResultColumn("position", [format_position(choices.positions[row]) for row in rows], right_aligned=False)]
     for card, turns in zip(cards, choices.turns, strict=True):
         texts = [_format_turn(int(turns.cells[row]), int(turns.gifts[row])) for row in rows]
-        columns.append(ResultColumn(card.name, texts, right=False))
+        columns.append(ResultColumn(card.name, texts, right_aligned=False))
     return columns
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from analytics.questions.columns import format_noun
+from analytics.questions.columns import format_count_with_noun
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
@@ -47,30 +47,30 @@ class LineageNode(NamedTuple):
         return [*before, f"{INDENT * self.depth}{self.heading}", *below]
 
 
-def list_lineage_nodes(archive: Archive, wanted: str) -> list[LineageNode]:
+def list_lineage_nodes(archive: Archive, name_or_id: str) -> list[LineageNode]:
     """A tree in its order: a policy, its runs, the policies that agents of these runs played by, and so on.
 
     Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
     """
     return list(
-        _list_policy_nodes(archive, policy_store.find(archive, wanted), LineageNode(POLICY, "", None, 0, ""), set())
+        _list_policy_nodes(archive, policy_store.find(archive, name_or_id), LineageNode(POLICY, "", None, 0, ""), set())
     )
 
 
-def format_lineage(root: PurePath, wanted: str) -> list[str]:
+def format_lineage(root: PurePath, name_or_id: str) -> list[str]:
     """The same as the lines of a text."""
-    return [line for node in list_lineage_nodes(Archive.open(root), wanted) for line in node.lines]
+    return [line for node in list_lineage_nodes(Archive.open(root), name_or_id) for line in node.lines]
 
 
-def _list_policy_nodes(archive: Archive, card: PolicyCard, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
+def _list_policy_nodes(archive: Archive, card: PolicyCard, node: LineageNode, seen_policy_ids: set[str]) -> Iterator[LineageNode]:
     """A policy and what it comes from; ``node`` says where it stands in the tree."""
     learned, policy_id = card.learned, card.policy_id
     kind = f"{card.kind}, {card.rules['name']} rules"
     node = node._replace(id=policy_id, heading=f"policy {card.name} ({policy_id}), {kind}", name=card.name, note=kind)
-    if policy_id in shown:
+    if policy_id in seen_policy_ids:
         yield node._replace(details=("(see above)",))
         return
-    shown.add(policy_id)
+    seen_policy_ids.add(policy_id)
     how, maker = describe_policy_origin(card)
     how = "trained by" if how == "trainer" else how
     games = "" if card.is_imported else f", from {learned['games']:,} games"
@@ -84,7 +84,7 @@ def _list_policy_nodes(archive: Archive, card: PolicyCard, node: LineageNode, sh
     run_ids, depth = learned["run_ids"], node.depth + 1
     for run_id in run_ids[:MAX_LISTED_RUNS]:
         below = LineageNode(RUN, run_id, policy_id, depth, f"run {run_id}: no longer in this archive", run_id)
-        yield from _list_run_nodes(archive, chosen.get(run_id), below, shown)
+        yield from _list_run_nodes(archive, chosen.get(run_id), below, seen_policy_ids)
     if len(run_ids) > MAX_LISTED_RUNS:
         more = f"{len(run_ids) - MAX_LISTED_RUNS} more runs"
         yield LineageNode(
@@ -98,7 +98,7 @@ def _count_games_by_run(archive: Archive, card: PolicyCard) -> dict[str, int]:
     return dict(ranges.select("run_id", "games").rows())
 
 
-def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
+def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, seen_policy_ids: set[str]) -> Iterator[LineageNode]:
     record = archive.find_run(node.id)
     if record is None:
         yield node
@@ -116,18 +116,18 @@ def _list_run_nodes(archive: Archive, games: int | None, node: LineageNode, show
             missing = policy_id not in policy_cards.list_policy_ids(archive)
             yield below._replace(heading=f"{below.heading}: {'not in this archive' if missing else error}")
         else:
-            yield from _list_policy_nodes(archive, card, below, shown)
+            yield from _list_policy_nodes(archive, card, below, seen_policy_ids)
 
 
-def describe_share(games: int | None, held: int, players: str) -> str:
+def describe_share(games: int | None, stored_games: int, players: str) -> str:
     """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
-    if held == 0 or (games is not None and games > held):
-        known = "games" if games is None else format_noun(games, "game")
-        return f"{known} of {players}, {'some of them ' if held else ''}no longer in this archive"
+    if stored_games == 0 or (games is not None and games > stored_games):
+        known = "games" if games is None else format_count_with_noun(games, "game")
+        return f"{known} of {players}, {'some of them ' if stored_games else ''}no longer in this archive"
     return (
-        f"{format_noun(held, 'game')} of {players}"
-        if games in (None, held)
-        else f"{games:,} of {format_noun(held, 'game')} of {players}"
+        f"{format_count_with_noun(stored_games, 'game')} of {players}"
+        if games in (None, stored_games)
+        else f"{games:,} of {format_count_with_noun(stored_games, 'game')} of {players}"
     )
 
 

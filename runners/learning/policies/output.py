@@ -41,7 +41,7 @@ def print_policy(root: PurePath, name: str) -> None:
     console.print_tables([console.build_table(columns, f"policy {card.name}")])
 
 
-def print_rebuild(root: PurePath, name: str, threads: int, trusted: bool) -> int:
+def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) -> int:
     """Learn a policy again and print the differences. Returns the exit code: 1 if there are any."""
     with console.show_progress_bar("learning again", "games"):
         rebuilt = rebuild_policy(root, name, threads, trusted)
@@ -56,4 +56,4 @@ def print_rebuild(root: PurePath, name: str, threads: int, trusted: bool) -> int
 def print_lineage(root: PurePath, name: str) -> None:
     """Print where a policy comes from."""
     for line in format_lineage(root, name):
-        typer.echo(console.escape_text(line))
+        typer.echo(console.escape_hidden_characters(line))

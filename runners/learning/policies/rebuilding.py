@@ -14,7 +14,7 @@ from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
 from analytics import open_archive
 from analytics.policies.kinds.dataset import select_source_games
-from analytics.policies.relearning import relearn
+from analytics.policies.relearning import relearn_knowledge
 from analytics.questions.pairings import load_results
 from analytics.store import policy_store
 from analytics.store.archive import Archive
@@ -27,7 +27,7 @@ from runners.arena.experiment import count_missing_games
 from runners.arena.request import RunRequest
 from runners.arena.spec import build_from_settings, check_no_third_party_code, third_party_classes
 from runners.arena.storage import ArchiveOptions
-from runners.learning.training.policy_build import compute_kind_code, derive_from_selection
+from runners.learning.training.policy_build import build_kind_code_record, derive_from_selection
 
 if TYPE_CHECKING:
     from runners.learning.training.genetic import GenerationResult
@@ -49,7 +49,7 @@ class RebuildResult(NamedTuple):
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
-def rebuild_policy(root: PurePath, wanted: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
+def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
     A card may come from anybody. ``trusted``: other people's code that it names may run. Raises ``RequestError`` for a
@@ -57,7 +57,7 @@ def rebuild_policy(root: PurePath, wanted: str, threads: int | None = None, trus
     code; ``FailureError`` for damaged games.
     """
     archive = Archive.open(root)
-    card, stored = policy_store.read(archive, wanted)
+    card, stored = policy_store.read(archive, name_or_id)
     if card.is_imported:
         source = card.learned["imported"]
         raise RequestError(
@@ -79,24 +79,24 @@ def rebuild_policy(root: PurePath, wanted: str, threads: int | None = None, trus
     return RebuildResult(card, found, tuple(differences))
 
 
-def list_differences(stored: Policy, found: Policy) -> Iterator[str]:
+def list_differences(stored_policy: Policy, rebuilt_policy: Policy) -> Iterator[str]:
     """The differences between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
-    before, after = policy_store.compute_knowledge_digest(stored), policy_store.compute_knowledge_digest(found)
+    before, after = policy_store.compute_knowledge_digest(stored_policy), policy_store.compute_knowledge_digest(rebuilt_policy)
     if before == after:
         return
     yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"
     for what, old, new in (
-        ("kind", stored.kind, found.kind),
-        ("parameters", dict(stored.parameters), dict(found.parameters)),
-        ("columns", _list_column_types(stored), _list_column_types(found)),
+        ("kind", stored_policy.kind, rebuilt_policy.kind),
+        ("parameters", dict(stored_policy.parameters), dict(rebuilt_policy.parameters)),
+        ("columns", _list_column_types(stored_policy), _list_column_types(rebuilt_policy)),
     ):
         if old != new:
             yield f"{what}: stored {old}, derived again {new}"
-    sizes = [len(next(iter(policy.table.values()), ())) for policy in (stored, found)]
+    sizes = [len(next(iter(policy.table.values()), ())) for policy in (stored_policy, rebuilt_policy)]
     if sizes[0] != sizes[1]:
         yield f"rows: stored {sizes[0]:,}, derived again {sizes[1]:,}"
-    for name in (name for name in stored.table if name in found.table):
-        one, other = (policy.table[name][: min(sizes)] for policy in (stored, found))
+    for name in (name for name in stored_policy.table if name in rebuilt_policy.table):
+        one, other = (policy.table[name][: min(sizes)] for policy in (stored_policy, rebuilt_policy))
         wrong = np.flatnonzero(one != other)
         if wrong.size:
             row = int(wrong[0])
@@ -137,7 +137,7 @@ def _learn_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
         raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
-    return found.policy(relearn(archive, run_ids[0], found, card.learned["games"]))
+    return found.policy(relearn_knowledge(archive, run_ids[0], found, card.learned["games"]))
 
 
 def _build_generation_reader(archive: Archive, card: PolicyCard) -> Callable[[RunRequest], GenerationResult | None]:
@@ -197,7 +197,7 @@ def _breed_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool
 def _list_code_differences(card: PolicyCard) -> Iterator[str]:
     """The differences between the code that made the policy and this code: they may be why the policy differs."""
     if card.is_derived:
-        now = compute_kind_code(card.learned["derivation"]["parameters"])
+        now = build_kind_code_record(card.learned["derivation"]["parameters"])
     else:
         now = build_class_code_record(list_targets(card.learned["parameters"]), learning=True)
     for key in ("version", "fingerprint", "numba", "numpy"):

@@ -131,12 +131,12 @@ def _compute_sha256(file: Path) -> str:
         raise RequestError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _build_card_fields(how: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
+def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
     """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
     return {
-        "training": compute_run_id({"import": how}),
+        "training": compute_run_id({"import": settings}),
         "trainer": IMPORT_TRAINER,
-        "parameters": how,
+        "parameters": settings,
         "seed": 0,
         "games": 0,
         "run_ids": [],
@@ -145,23 +145,23 @@ def _build_card_fields(how: dict[str, str], file: str, sha256: str, command: str
     }
 
 
-def _print_summary(found: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
+def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
     """Print what was read, what was left out or contradicted itself, and a command that plays by the policy."""
-    afterstates = len(found.policy.table["lanes"])
-    if found.skipped_rows:
+    afterstates = len(imported_policy.policy.table["lanes"])
+    if imported_policy.skipped_rows:
         console.print_note(
-            f"{found.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is "
+            f"{imported_policy.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no value is "
             "read"
         )
-    if found.conflicts:
+    if imported_policy.conflicts:
         taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
         console.print_note(
-            f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
+            f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {taken} taken; {imported_policy.example}"
         )
     folder = policy_cards.policy_folder(Archive(root), card.policy_id)
     rules = f"rules={options.rules.name}{format_archive_option(root)}"
     for line in (
-        f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
+        f"{card.kind}: {afterstates:,} turns up to symmetry from {imported_policy.rows:,} rows; the policy is in {folder}.",
         "Play by it:",
         f"  {console.find_program()} run 'policy(policy={card.name})' random {rules}",
     ):

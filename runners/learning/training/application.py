@@ -34,21 +34,21 @@ class TrainApplication(Application):
     default_target = SweepTarget("end of the learning curve", "maximize")
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
-        from runners.learning.training.request import check_training, training_request_from_config
+        from runners.learning.training.request import check_training_and_create_archive, training_request_from_config
 
         request = training_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
-        check_training(request)
-        return partial(_train, request)
+        check_training_and_create_archive(request)
+        return partial(_execute_training, request)
 
     def count_requested_games(self, cfg: DictConfig) -> int:
         games = cfg.trainer.get("games", 0) if OmegaConf.is_dict(cfg.trainer) else 0
         return games if isinstance(games, int) else 0
 
 
-def _train(request: TrainingRequest) -> CommandOutcome:
+def _execute_training(request: TrainingRequest) -> CommandOutcome:
     """The outcome of a training that was ready."""
     from runners.learning.training.request import (
-        build_judgement,
+        build_objective_value,
         build_sweep_row,
         print_interrupted,
         print_training,
@@ -68,7 +68,7 @@ def _train(request: TrainingRequest) -> CommandOutcome:
         run_id=run_id,
         show=lambda: print_training(request, trained, card),
         stopped=stopped,
-        objective_value=build_judgement(trained.curve),
+        objective_value=build_objective_value(trained.curve),
         columns=build_one_row_columns(build_sweep_row(card, trained)),
     )
 

@@ -102,14 +102,14 @@ class GeneticTrainer(Trainer):
         return EvolutionTraining(self, context, start)
 
     @property
-    def held_seats(self) -> str:
+    def effective_seats(self) -> str:
         """``swapped``, or ``fixed``: individuals hold seat 0 only. If ``seats`` is null, those of the study."""
         return self.seats or "swapped"
 
     @property
     def fitness_games(self) -> int:
         """Games of an individual against each opponent, for its fitness: whole pairs."""
-        return self.games + (self.games % 2 if self.held_seats == "swapped" else 0)
+        return self.games + (self.games % 2 if self.effective_seats == "swapped" else 0)
 
     @property
     def reevaluates_survivors(self) -> bool:
@@ -154,16 +154,16 @@ class Ga2Trainer(GeneticTrainer):
     def build_breeder(self) -> Breeder:
         if not isinstance(self.operators, Mapping) or sorted(self.operators) != sorted(PHASES):
             raise ValueError(f"operators={self.operators} is not {{{', '.join(f'{phase}: […]' for phase in PHASES)}}}")
-        early, stuck, late = (check_operators(f"operators.{phase}", self.operators[phase]) for phase in PHASES)
+        early, stuck, late = (parse_operators(f"operators.{phase}", self.operators[phase]) for phase in PHASES)
         numbers = self.margin, self.step, self.shift, self.decimals, self.faithful
         return TwoGeneBreeder(self.generations, self.tournament, early, stuck, late, *numbers)
 
     @property
-    def held_seats(self) -> str:
+    def effective_seats(self) -> str:
         return self.seats or ("fixed" if self.faithful else "swapped")
 
 
-def check_operators(key: str, values: Any) -> tuple[float, float, float]:
+def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
     """Three probabilities. Raises ``ValueError`` unless there are three and their sum is 1."""
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
@@ -173,7 +173,7 @@ def check_operators(key: str, values: Any) -> tuple[float, float, float]:
     return mutation, crossover, crossover2
 
 
-def read_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
+def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArray[np.float64]:
     """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
 
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
@@ -181,13 +181,13 @@ def read_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[np.
     """
     archive = Archive.open(root)
     card = policy_store.find(archive, policy)
-    if list(card.parameters) != list(genes):
+    if list(card.parameters) != list(gene_names):
         raise RequestError(
-            f"trainer.start={policy}: its genes are {', '.join(card.parameters) or 'none'}, not {', '.join(genes)}"
+            f"trainer.start={policy}: its genes are {', '.join(card.parameters) or 'none'}, not {', '.join(gene_names)}"
         )
     population = policy_store.read_table(archive, card, "population")
     last = population.filter(pl.col("goes_on"), pl.col("generation") == pl.col("generation").max())
-    return last.sort("place").select(genes).to_numpy()
+    return last.sort("place").select(gene_names).to_numpy()
 
 
 GenerationResult = tuple[str, Sequence[PairingResult]]  # its run, and how its games ended
@@ -200,30 +200,30 @@ class EvolutionTraining:
     """
 
     def __init__(
-        self, plan: GeneticTrainer, context: TrainingContext, start: NDArray[np.float64] | None = None
+        self, trainer: GeneticTrainer, context: TrainingContext, start_genes: NDArray[np.float64] | None = None
     ) -> None:
-        breeder = plan.build_breeder()
+        breeder = trainer.build_breeder()
         self._genes = breeder.gene_names
-        self._plan = plan
+        self._plan = trainer
         self._context = context
         self._evolution = Evolution(
             breeder,
             context.seed,
-            plan.population,
-            plan.offspring,
-            len(plan.opponents),
-            plan.reevaluates_survivors,
-            start,
+            trainer.population,
+            trainer.offspring,
+            len(trainer.opponents),
+            trainer.reevaluates_survivors,
+            start_genes,
         )
-        self._name = plan.agent.partition("(")[0].strip()
-        self._player = _build_player(plan, breeder.gene_names, context)
+        self._name = trainer.agent.partition("(")[0].strip()
+        self._player = _build_player(trainer, breeder.gene_names, context)
         self._defaults = load_agent(self._name).params
-        self._opponents = _build_opponents(plan, context)
+        self._opponents = _build_opponents(trainer, context)
         self._judgements: dict[int, tuple[str, str]] = {}  # by individual: its fitness's run, its label there
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
-        self._games, self._fitness_games = 0, plan.fitness_games * len(plan.opponents)  # of all; of an individual
+        self._games, self._fitness_games = 0, trainer.fitness_games * len(trainer.opponents)  # of all; of an individual
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
@@ -255,20 +255,20 @@ class EvolutionTraining:
             tables={"population": pl.concat(self._populations)} if self._populations else {},
         )
 
-    def evolve(self, generation_of: Callable[[RunRequest], GenerationResult | None]) -> dict[str, float] | None:
-        """The answer after all generations, by gene; None once ``generation_of`` finds no games for a generation.
+    def evolve(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> dict[str, float] | None:
+        """The answer after all generations, by gene; None once ``get_generation`` finds no games for a generation.
 
         Only that function may build agents.
         """
-        if not all(self._run_generation(generation_of) for _ in range(self._plan.generations + 1)):
+        if not all(self._run_generation(get_generation) for _ in range(self._plan.generations + 1)):
             return None
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
-    def _run_generation(self, generation_of: Callable[[RunRequest], GenerationResult | None]) -> bool:
+    def _run_generation(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
         """Breed a generation and judge it; false if not all of its games were played."""
         due = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in due.genes.tolist()]
-        played = generation_of(self._build_request(players))
+        played = get_generation(self._build_request(players))
         if played is None:
             return False
         run_id, results = played
@@ -297,7 +297,7 @@ class EvolutionTraining:
             pairings=tuple(product(range(len(players)), opponents)),
             seed=compute_run_seed(context.seed, self._evolution.generation, plan.fitness_games),
             opening_plies=0,
-            seats=plan.held_seats,
+            seats=plan.effective_seats,
         )
         return context.build_request(spec, plan.fitness_games)
 
@@ -350,7 +350,7 @@ class EvolutionTraining:
 
 def _play_generation(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
     """The generation once its games are played; None if ``stop`` was set before that."""
-    outcome = runs.carry_out(request)
+    outcome = runs.execute_run(request)
     return (outcome.run_id, outcome.results) if outcome else None
 
 

@@ -33,7 +33,7 @@ class GameBuffers(NamedTuple):
     state: Lockstep  # of one game
     pair: Games  # of two games, one of which is being played
     games: Games  # those of the block
-    finished: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
+    finished_columns: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
 
     @staticmethod
     def from_games(games: Games) -> GameBuffers:
@@ -53,22 +53,22 @@ def play_and_learn(
     turn: TurnKernel,
     opponents_turn: TurnKernel,
     update: UpdateKernel,
-    both: tuple[Any, Any],
+    agent_pair: tuple[Any, Any],
     rules: Any,
     training_games: TrainingGames,
-    span: tuple[int, int],
+    column_range: tuple[int, int],
     buffers: GameBuffers,
 ) -> tuple[int, bool]:
-    """Play columns ``span[0]`` to ``span[1] - 1`` of the block, and learn from each before the next.
+    """Play columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each before the next.
 
-    ``both`` is the knowledge of the learner, which changes, and of its opponent. Returns what ``update_from_games``
+    ``agent_pair`` is the knowledge of the learner, which changes, and of its opponent. Returns what ``update_from_games``
     returns.
     """
-    agent, opponents = both
+    agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games
     no_opening = np.empty((2, 0, 1), np.int8)
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
-    for column in range(span[0], span[1]):
+    for column in range(column_range[0], column_range[1]):
         game = column % training_games.games_per_pair
         number = training_games.first_pair + column // training_games.games_per_pair
         set_up_games(GameNumbers(training_games.run, 0, number, game, PAIR_GAMES), no_opening, state, pair)
@@ -82,7 +82,7 @@ def play_and_learn(
         games.plies[column], games.winner[column] = pair.plies[game], pair.winner[game]
         games.ending[column] = pair.ending[game]
         room = update_from_game(update, rules, agent, training_games, column, games, pieces, cells)
-        buffers.finished[0] = column + 1
+        buffers.finished_columns[0] = column + 1
         if not room:
             return column + 1, False
-    return span[1], True
+    return column_range[1], True

@@ -15,13 +15,13 @@ from typing import Any
 from agents.base.parameters import check_integer
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames
-from analytics.policies.relearning import LearnerState, compute_learning_curve, read_pairs
+from analytics.policies.relearning import LearnerState, compute_learning_curve, read_pair_blocks
 from analytics.store.records import LABEL, SEATS, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
 from runners.arena.batch_engine import Pace, PairRange
-from runners.arena.code_fingerprints import describe_differences
+from runners.arena.code_fingerprints import describe_code_differences
 from runners.arena.experiment import Experiment, RangeWriter, prepare_experiment, record_contribution
 from runners.arena.spec import AgentSpec, RunSpec, format_label
 from runners.config.requests import describe_rounding
@@ -86,12 +86,12 @@ class Online(Trainer):
         experiment, learner = self._prepare(context)
         run_id, archive = experiment.run_id, experiment.archive
         begun = archive.find_run(run_id)
-        if begun is not None and describe_differences(begun, experiment.code):
+        if begun is not None and describe_code_differences(begun, experiment.code):
             logger.warning("run %s was begun by other code: this code may learn something else from its games", run_id)
         with record_contribution(experiment, context.command) as contribution:
             training = _OnlineTraining(experiment, learner, context)
             training.run()
-            contribution.games = training.written
+            contribution.games = training.games_written
         left = experiment.count_missing_games(self.games)
         learned = None if left or training.stopped else learner.policy(training.state.knowledge)
         curve = compute_learning_curve(archive, run_id, self.games, context.curve_block)
@@ -134,7 +134,7 @@ class _OnlineTraining:
     """One training in this process."""
 
     def __init__(self, experiment: Experiment, learner: Learner, context: TrainingContext) -> None:
-        self.written = 0  # games, by this process
+        self.games_written = 0  # games, by this process
         self.stopped = False  # before it had learned from all games
         self._experiment = experiment
         self._spec = experiment.request.spec
@@ -151,73 +151,73 @@ class _OnlineTraining:
             self._progress.start(self._experiment.count_missing_games(games))
         reached, end_pair = 0, games // self._spec.games_per_pair
         for first, end in self._experiment.missing_units(games):
-            self._learn_logged(reached, first)
-            self._play_missing(first, end)
+            self._learn_from_logged_pairs(reached, first)
+            self._play_missing_pairs(first, end)
             reached = end
-        self._learn_logged(reached, end_pair)
+        self._learn_from_logged_pairs(reached, end_pair)
 
-    def _learn_logged(self, first_pair: int, end_pair: int) -> None:
+    def _learn_from_logged_pairs(self, first_pair: int, end_pair: int) -> None:
         """Learn from pairs that the archive holds."""
         if first_pair == end_pair:
             return
-        for first, games in read_pairs(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
+        for first, games in read_pair_blocks(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
             if self._is_stopping():
                 return
-            self.state.learn(games, self._select_games(first))
+            self.state.learn(games, self._build_training_games(first))
 
-    def _play_missing(self, first_pair: int, end_pair: int) -> None:
+    def _play_missing_pairs(self, first_pair: int, end_pair: int) -> None:
         """Play pairs that the archive lacks, learn from them and write them. A unit is a pair: there is one pairing."""
         total = self._experiment.unit_line.count_units(self._experiment.request.games)
         with RangeWriter(self._experiment, first_pair, total) as writer:
             while first_pair < end_pair and not self._is_stopping():
                 pairs, started = min(self._pace.next_pair_count(0), end_pair - first_pair), time.perf_counter()
-                games = self._play_block(first_pair, pairs)
+                games = self._play_and_learn_block(first_pair, pairs)
                 self._pace.update(0, pairs, time.perf_counter() - started)
                 block = Block(0, first_pair, 0, games, self._spec.games_per_pair == 2)
                 first_pair += pairs
                 writer.add(first_pair, [block])
                 if self._progress:
                     self._progress.advance(len(games.plies))
-        self.written += writer.games_written
+        self.games_written += writer.games_written
 
     def _is_stopping(self) -> bool:
         self.stopped = self.stopped or self._stop.is_set()
         return self.stopped
 
-    def _play_block(self, first_pair: int, pairs: int) -> Games:
+    def _play_and_learn_block(self, first_pair: int, pairs: int) -> Games:
         """Play consecutive pairs and learn from each game before the next."""
         column, end = 0, pairs * self._spec.games_per_pair
-        buffers, training_games = GameBuffers.from_games(Games.zeros(end)), self._select_games(first_pair)
+        buffers, training_games = GameBuffers.from_games(Games.zeros(end)), self._build_training_games(first_pair)
         while column < end:
-            column, room = self._play_compiled(training_games, (column, end), buffers)
+            column, room = self._play_compiled_until_full(training_games, (column, end), buffers)
             if not room:
-                self.state.grow()
+                self.state.enlarge_knowledge()
             elif column < end:
-                self._play_one(training_games, column, buffers.games)
+                self._play_and_learn_game(training_games, column, buffers.games)
                 column += 1
         return buffers.games
 
-    def _play_compiled(
-        self, training_games: TrainingGames, span: tuple[int, int], buffers: GameBuffers
+    def _play_compiled_until_full(
+        self, training_games: TrainingGames, column_range: tuple[int, int], buffers: GameBuffers
     ) -> tuple[int, bool]:
         """Play as many games as one kernel call can: the column after the last, and whether there is room for more."""
         opponent = self._experiment.engine.get_player(OPPONENT)
         if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents
-            return span[0], True
-        buffers.finished[0] = span[0]
+            return column_range[0], True
+        buffers.finished_columns[0] = column_range[0]
         state = self.state
         turn, update, both = state.player.turn, state.learner.load_update(), (state.player.agent, opponent.agent)
         try:
             column, room = play_and_learn(
-                turn, opponent.turn, update, both, self._spec.rules.tables, training_games, span, buffers
+                turn, opponent.turn, update, both, self._spec.rules.tables, training_games, column_range, buffers
             )
         except BaseException as error:  # a turn raised: the engine plays that game again, and logs its forfeit
             if is_ctrl_c(error):
                 raise
-            return int(buffers.finished[0]), True
+            return int(buffers.finished_columns[0]), True
         return int(column), bool(room)
 
-    def _play_one(self, training_games: TrainingGames, column: int, games: Games) -> None:
+    def _play_and_learn_game(self, training_games: TrainingGames, column: int, games: Games) -> None:
         """Play one game by the engine, which takes any opponent, and learn from it."""
         engine = self._experiment.engine
         engine.replace_player(LEARNER, self.state.player)
@@ -228,7 +228,7 @@ class _OnlineTraining:
             whole[..., column] = part[..., game]
         self.state.learn(games, training_games, column, column + 1)
 
-    def _select_games(self, first_pair: int) -> TrainingGames:
+    def _build_training_games(self, first_pair: int) -> TrainingGames:
         spec = self._spec
         return TrainingGames(
             run_id_to_stream_key(spec.run_id), first_pair, spec.games_per_pair, spec.pairings[0].index(LEARNER)

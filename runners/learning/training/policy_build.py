@@ -67,19 +67,19 @@ def derive_from_selection(
     settings: Mapping[str, Any],
     selection: Selection,
     threads: int,
-    order: Sequence[str] = (),
+    run_id_order: Sequence[str] = (),
     trusted: bool = False,
 ) -> tuple[LearnedPolicy, Dataset | GameStream]:
     """A policy of chosen games, and these games: in memory, or read as it is learned.
 
-    ``order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``build_from_settings``.
+    ``run_id_order`` is as for ``load_dataset``, which raises the same errors, ``trusted`` as for ``build_from_settings``.
     Raises ``FailureError`` for what a kind raises.
     """
     derivation = build_kind(kind, settings, trusted)
     if isinstance(derivation, LearningKind):
-        stream, learning = GameStream(selection, order), derivation
+        stream, learning = GameStream(selection, run_id_order), derivation
         return call_kind(kind, settings, lambda: learning.learn(stream, threads)), stream
-    dataset = load_dataset(selection, order)
+    dataset = load_dataset(selection, run_id_order)
     return LearnedPolicy(call_kind(kind, settings, lambda: derivation.derive(dataset, threads))), dataset
 
 
@@ -125,7 +125,7 @@ class CountTask(Task):
 def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
     """Yield the files that hold selected games."""
     for record in selection.runs:
-        for file, ids in selection.select_ranges(record):
+        for file, ids in selection.select_ranges_and_ids(record):
             if ids is not None:  # only those of this file travel
                 unit = record.unit_line.compute_units(ids)
                 ids = ids[(file.first <= unit) & (unit < file.end)]  # noqa: PLW2901
@@ -196,7 +196,7 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
     Raises ``RequestError`` if its parameters do not fit the games, ``FailureError`` for a damaged file. Nothing is then
     changed.
     """
-    derive = _derive_from_counts if request.is_counted_by_workers else _derive_here
+    derive = _derive_from_counts if request.is_counted_by_workers else _derive_in_process
     with selection.opened:
         derived = derive(request, selection)
     policy, games = _check_policy(request, derived.policy), selection.games
@@ -211,7 +211,7 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
     origin = PolicyOrigin(
         request.name,
         rules,
-        compute_kind_code(request.settings),
+        build_kind_code_record(request.settings),
         _build_card_fields(request, derived, games),
         tables,
         pictures,
@@ -229,7 +229,7 @@ class DerivedPolicy(NamedTuple):
     evaluation_sums: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players reported
 
 
-def _derive_here(request: BuildRequest, selection: Selection) -> DerivedPolicy:
+def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPolicy:
     """The policy of all games, which are in memory at once or are read as it is learned."""
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
@@ -270,7 +270,7 @@ def _render_curve(request: BuildRequest, curve: pl.DataFrame) -> bytes:
     return style.render_curve_svg(curve, f"How {request.name} learned", [_format_parameters(request.settings)])
 
 
-def compute_kind_code(settings: Mapping[str, Any]) -> dict[str, str]:
+def build_kind_code_record(settings: Mapping[str, Any]) -> dict[str, str]:
     """The code that derives, as for runs; its fingerprint covers the sources of all kinds."""
     code = build_class_code_record([str(settings["_target_"])], learning=True)
     fingerprint = hashlib.sha256(f"{code['fingerprint']} {source_fingerprint((KIND_SOURCES,))}".encode()).hexdigest()[

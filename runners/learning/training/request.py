@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from agents.base.parameters import format_parameter
 from agents.learning.policy import GENOME, Policy
 from analytics import format_archive_option
-from analytics.questions.columns import format_noun, format_percent
+from analytics.questions.columns import format_count_with_noun, format_percent
 from analytics.store import marker, policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
@@ -27,7 +27,7 @@ from runners.config.agent_policies import list_reader_names
 from runners.config.application import ObjectiveValue
 from runners.config.requests import build_archive_options, build_executor, name_rules, resolve_thread_count
 from runners.config.yaml_options import build_rules, flatten_settings, load_option, to_plain_dict
-from runners.learning.training.policy_build import compute_kind_code
+from runners.learning.training.policy_build import build_kind_code_record
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
 from runners.terminal import console
 
@@ -103,7 +103,7 @@ def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], co
     return replace(request, policy=name, context=replace(context, policy=name))
 
 
-def check_training(request: TrainingRequest) -> None:
+def check_training_and_create_archive(request: TrainingRequest) -> None:
     """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, or its agents do not fit.
 
     Otherwise the archive is created, if it does not exist.
@@ -135,7 +135,7 @@ def _build_policy_name(request: TrainingRequest) -> str:
     return name
 
 
-def save_policy(request: TrainingRequest, trained: TrainingOutcome, policy: Policy) -> PolicyCard:
+def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Policy) -> PolicyCard:
     """Store the policy with its learning curve, and a picture of the curve."""
     from analytics.report import style
 
@@ -145,15 +145,15 @@ def save_policy(request: TrainingRequest, trained: TrainingOutcome, policy: Poli
         "trainer": context.name,
         "parameters": dict(request.settings),
         "seed": context.seed,
-        "games": trained.games,
-        "run_ids": list(trained.run_ids),
+        "games": outcome.games,
+        "run_ids": list(outcome.run_ids),
         "command": context.command,
-        **trained.origin,
+        **outcome.origin,
     }
-    tables = {"curve": trained.curve, **trained.tables}
-    how = trained.origin.get("derivation")
-    code = compute_kind_code(how["parameters"]) if how else request.code  # the code that can make the policy again
-    picture = style.render_curve_svg(trained.curve, f"How {context.name} learned", _format_subtitle(request))
+    tables = {"curve": outcome.curve, **outcome.tables}
+    how = outcome.origin.get("derivation")
+    code = build_kind_code_record(how["parameters"]) if how else request.code  # the code that can make the policy again
+    picture = style.render_curve_svg(outcome.curve, f"How {context.name} learned", _format_subtitle(request))
     origin = PolicyOrigin(request.policy, context.rules, code, learned, tables, {"curve": picture})
     return policy_store.save(Archive.open(context.storage.root), policy, origin)
 
@@ -179,7 +179,7 @@ def _select_full_rows(curve: pl.DataFrame) -> pl.DataFrame:
     return curve.filter(pl.col("games") == pl.first("games"))
 
 
-def find_last_value(curve: pl.DataFrame) -> float | None:
+def find_last_curve_value(curve: pl.DataFrame) -> float | None:
     """The last value of a curve: the learner's win rate, the fitness of the best, or the measured strength."""
     if curve.is_empty():
         return None
@@ -188,37 +188,37 @@ def find_last_value(curve: pl.DataFrame) -> float | None:
     return next((float(curve[name][-1]) for name in ("best", "strength") if name in curve.columns), None)
 
 
-def build_judgement(curve: pl.DataFrame) -> ObjectiveValue | None:
+def build_objective_value(curve: pl.DataFrame) -> ObjectiveValue | None:
     """The value that judges a training: the last one of its curve."""
-    last = find_last_value(curve)
+    last = find_last_curve_value(curve)
     name = next((each for each in ("win_rate", "strength") if each in curve.columns), "fitness")
     return None if last is None else ObjectiveValue(name, last)
 
 
-def build_sweep_row(card: PolicyCard, trained: TrainingOutcome) -> dict[str, str]:
+def build_sweep_row(card: PolicyCard, outcome: TrainingOutcome) -> dict[str, str]:
     """The row of a job in the table of its sweep."""
-    last = find_last_value(trained.curve)
+    last = find_last_curve_value(outcome.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
-    what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
-    return {"policy": card.name, "games": f"{trained.games:,}", what: "·" if last is None else format_percent(last)}
+    what = next((name for column, name in names.items() if column in outcome.curve.columns), "fitness")
+    return {"policy": card.name, "games": f"{outcome.games:,}", what: "·" if last is None else format_percent(last)}
 
 
-def print_interrupted(request: TrainingRequest, trained: TrainingOutcome) -> None:
+def print_interrupted(request: TrainingRequest, outcome: TrainingOutcome) -> None:
     """Print how far an interrupted training came."""
-    learned, played = format_noun(trained.games, "game"), format_noun(trained.played, "game")
+    learned, played = format_count_with_noun(outcome.games, "game"), format_count_with_noun(outcome.played, "game")
     console.print_line(
         f"Learned from {learned} so far; played {played} now. They are "
         f"in {request.context.storage.root}; the policy is stored once all games are played."
     )
 
 
-def print_training(request: TrainingRequest, trained: TrainingOutcome, card: PolicyCard) -> None:
+def print_training(request: TrainingRequest, outcome: TrainingOutcome, card: PolicyCard) -> None:
     """Print what was learned, from which games, where the policy is and how to play by it."""
     folder = policy_cards.policy_folder(Archive(request.context.storage.root), card.policy_id)
     genes = (f"{gene} {value:g}" for gene, value in card.parameters.items())
     for line in (
-        _describe_learning(request, trained),
-        _describe_work(request, trained),
+        _describe_learning(request, outcome),
+        _describe_work(request, outcome),
         f"Policy '{card.name}' ({card.policy_id}) is in {folder}: {', '.join(map(card.stored_name, card.files))}.",
         *([f"Genes: {', '.join(genes)}."] if card.kind == GENOME else []),
         "Play by it:",
@@ -227,10 +227,10 @@ def print_training(request: TrainingRequest, trained: TrainingOutcome, card: Pol
         console.print_line(line)
 
 
-def _describe_learning(request: TrainingRequest, trained: TrainingOutcome) -> str:
-    curve = trained.curve
-    learned = f"{request.context.name} learned from {format_noun(trained.games, 'game')}"
-    first, last = find_last_value(curve.head(1)), find_last_value(curve)
+def _describe_learning(request: TrainingRequest, outcome: TrainingOutcome) -> str:
+    curve = outcome.curve
+    learned = f"{request.context.name} learned from {format_count_with_noun(outcome.games, 'game')}"
+    first, last = find_last_curve_value(curve.head(1)), find_last_curve_value(curve)
     if first is None or last is None:
         return f"{learned}."
     if "strength" in curve.columns:
@@ -242,11 +242,11 @@ def _describe_learning(request: TrainingRequest, trained: TrainingOutcome) -> st
     return f"{learned}: it won {format_percent(first)} % of the first {games:,}{later}."
 
 
-def _describe_work(request: TrainingRequest, trained: TrainingOutcome) -> str:
-    runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
-    if trained.played == 0:
+def _describe_work(request: TrainingRequest, outcome: TrainingOutcome) -> str:
+    runs = f"run {outcome.run_ids[0]}" if len(outcome.run_ids) == 1 else f"{len(outcome.run_ids)} runs"
+    if outcome.played == 0:
         return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
-    took = console.format_speed(trained.played, trained.seconds)
+    took = console.format_speed(outcome.played, outcome.seconds)
     return f"{took}; learned from {runs} in {request.context.storage.root}."
 
 

@@ -41,7 +41,7 @@ from runners.learning.training.policy_build import (
     BuildRequest,
     build_kind,
     build_policy,
-    compute_kind_code,
+    build_kind_code_record,
     select_build_games,
 )
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome, TrainingRuns
@@ -125,7 +125,7 @@ class _SelfImprovementTraining:
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
-        policy_store.check_name(self._policy_name(self._plan.generations))
+        policy_store.check_name(self._format_policy_name(self._plan.generations))
         agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in load_option("agent", agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
@@ -139,7 +139,7 @@ class _SelfImprovementTraining:
         for generation in range(plan.generations + 1):
             card = self._derive_policy(generation) if generation else None
             if not self._measure_strength(generation) or (
-                generation < plan.generations and not self._play_self(generation)
+                generation < plan.generations and not self._play_against_itself(generation)
             ):
                 card = None
                 break
@@ -159,12 +159,12 @@ class _SelfImprovementTraining:
             games=card.learned["games"] if card else len(self._learned_from) * self._plan.games,
             played=self._runs.played,
             seconds=self._runs.seconds,
-            curve=build_curve(strength),
+            curve=build_strength_curve(strength),
             tables=tables,
             origin={key: card.learned[key] for key in ("where", "checksums", "derivation")} if card else {},
         )
 
-    def _policy_name(self, generation: int) -> str:
+    def _format_policy_name(self, generation: int) -> str:
         """The name of a generation's policy."""
         return f"{self._context.policy}-{generation}"
 
@@ -173,13 +173,13 @@ class _SelfImprovementTraining:
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
-        entry = {"agent": agent, **parameters, "policy": self._policy_name(generation)}
+        entry = {"agent": agent, **parameters, "policy": self._format_policy_name(generation)}
         return self._context.build_agent(entry, "trainer.player")
 
     def _measure_strength(self, generation: int) -> bool:
         """Play against every opponent; false if ``stop`` was set before all games were played."""
         player = self._build_player(generation, "policy")
-        outcome = self._runs.carry_out(self._build_strength_request(player))
+        outcome = self._runs.execute_run(self._build_strength_request(player))
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
@@ -197,9 +197,9 @@ class _SelfImprovementTraining:
         archive = Archive.open(self._context.storage.root)
         return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
 
-    def _play_self(self, generation: int) -> bool:
+    def _play_against_itself(self, generation: int) -> bool:
         """Play the games to learn from; false if ``stop`` was set before all were played."""
-        outcome = self._runs.carry_out(
+        outcome = self._runs.execute_run(
             self._build_self_play_request(generation, self._build_player(generation, self._plan.player))
         )
         if outcome is None:
@@ -215,7 +215,7 @@ class _SelfImprovementTraining:
         request = BuildRequest(
             kind=kind,
             settings=settings,
-            name=self._policy_name(generation),
+            name=self._format_policy_name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
             threads=context.threads,
             root=context.storage.root,
@@ -223,7 +223,7 @@ class _SelfImprovementTraining:
             executor=context.executor,
         )
         known = policy_store.find_by_name(Archive.open(context.storage.root), request.name)
-        if known and known.learned["training"] == request.training_id and known.code == compute_kind_code(settings):
+        if known and known.learned["training"] == request.training_id and known.code == build_kind_code_record(settings):
             return known
         return build_policy(request, select_build_games(request))
 
@@ -235,24 +235,24 @@ class _SelfImprovementTraining:
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
         opening = self._plan.strength_opening_plies
-        spec = RunSpec(self._context.rules, agents, pairings, self._run_seed(0), opening_plies=opening)
+        spec = RunSpec(self._context.rules, agents, pairings, self._compute_run_seed(0), opening_plies=opening)
         return self._context.build_request(spec, self._plan.strength_games)
 
     def _build_self_play_request(self, generation: int, player: AgentSpec) -> RunRequest:
         """The run of the player against itself."""
         spec = RunSpec(
-            self._context.rules, (player, player), ((0, 1),), self._run_seed(generation + 1), self._plan.opening_plies
+            self._context.rules, (player, player), ((0, 1),), self._compute_run_seed(generation + 1), self._plan.opening_plies
         )
         return self._context.build_request(spec, self._plan.games)
 
-    def _run_seed(self, number: int) -> int:
+    def _compute_run_seed(self, number: int) -> int:
         """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
         return compute_run_seed(
             self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games
         )
 
 
-def build_curve(strength: pl.DataFrame) -> pl.DataFrame:
+def build_strength_curve(strength: pl.DataFrame) -> pl.DataFrame:
     """A row a generation: games learned from, mean score against all opponents and mean regret of a decision.
 
     Then each score with its interval.
@@ -266,7 +266,7 @@ def build_curve(strength: pl.DataFrame) -> pl.DataFrame:
     return strength.group_by("generation", "games", maintain_order=True).agg(columns)
 
 
-FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
+MIN_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
 TABLE_MEGABYTES = 64.0
 
 
@@ -294,9 +294,9 @@ def measure_first_agent_regret(archive: Archive, run_id: str, games: int, thread
         stream = GameStream(select_games(opened, f"run_id = '{run_id}' AND {number} < {games}"))
         evaluator = GameSolver(stream.rules, AnnotationOptions(threads=threads, megabytes=TABLE_MEGABYTES))
         for _, part in stream.read_blocks():
-            first = np.maximum(part.opening, FROM_PIECES).astype(np.int8)
+            first = np.maximum(part.opening, MIN_PIECES).astype(np.int8)
             values = evaluator.solve_games(part.games, first, False, lambda _games: None)
-            given_up, decided = compute_first_agent_losses(part, first, values)
+            given_up, decided = sum_first_agent_regret(part, first, values)
             for pairing in np.unique(part.pairing).tolist():
                 rows = part.pairing == pairing
                 before = found.get(pairing, PlayerRegret())
@@ -305,14 +305,14 @@ def measure_first_agent_regret(archive: Archive, run_id: str, games: int, thread
     return found
 
 
-def compute_first_agent_losses(
-    part: RangeGames, first: NDArray[np.int8], values: ExactValues
+def sum_first_agent_regret(
+    range_games: RangeGames, first_plies: NDArray[np.int8], values: ExactValues
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Half-points given up and decisions made by each pairing's first agent from ply ``first`` [G] on: both [G]."""
-    seat, plies = part.game_id & 1, part.games.plies
+    """Half-points given up and decisions made by each pairing's first agent from ply ``first_plies`` [G] on: both [G]."""
+    seat, plies = range_games.game_id & 1, range_games.games.plies
     given_up, decided = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
     for ply in range(len(values.placement)):
-        met = (ply >= first) & (ply < plies)
+        met = (ply >= first_plies) & (ply < plies)
         gives = met & (seat == ply & 1)
         places = met & (seat != ply & 1)
         after = np.where(ply + 1 < plies, values.gift[ply + 1], values.end).astype(np.int64)

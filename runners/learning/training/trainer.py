@@ -116,7 +116,7 @@ class TrainingRuns:
         """The seconds of work since the training began in this session."""
         return self._clock.seconds
 
-    def carry_out(self, request: RunRequest) -> RunOutcome | None:
+    def execute_run(self, request: RunRequest) -> RunOutcome | None:
         """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
         experiment, stop = prepare_experiment(request), self._context.stop
         for note in experiment.request.notes[len(request.notes) :]:  # other code began the run

@@ -76,9 +76,9 @@ class AnalysisLine:
         """The number of decisions at the beginning that nobody made."""
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 
-    def with_position(self, at: int) -> AnalysisLine:
+    def with_position(self, decision_count: int) -> AnalysisLine:
         """The same line at another position, or at its nearest end."""
-        return replace(self, at=min(max(at, 0), len(self.words)))
+        return replace(self, at=min(max(decision_count, 0), len(self.words)))
 
     def with_decision(self, word: str) -> AnalysisLine:
         """The line after a decision in what is shown: the same if it is what follows, else a longer one or a branch."""
@@ -121,7 +121,7 @@ class AnalysisLine:
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
     """The line of an address. Raises ``RequestError`` naming what is wrong in it."""
     rules = choices.load_rules(values.get("rules") or CLASSIC_NAME)
-    start = parse_start(values["start"], rules) if values.get("start") else Game(rules)
+    start = parse_start_position(values["start"], rules) if values.get("start") else Game(rules)
     return _parse_branch_and_position(AnalysisLine(rules, start, _parse_decisions(values, "line")), values, "0")
 
 
@@ -136,16 +136,16 @@ def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLi
     return _parse_branch_and_position(line, values, str(at))
 
 
-def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], usual: str) -> AnalysisLine:
+def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], default_position: str) -> AnalysisLine:
     """A line with the branch and the position of an address."""
     line = replace(line, branch=_parse_decisions(values, "branch"), seconds=_parse_seconds(values))
     fork = parse_whole_number(values, "fork", len(line.main), "0")
     line = replace(line, fork=fork if line.branch else 0)
     replace(line, branch=()).games  # noqa: B018  (the main line too must be legal)
-    return replace(line, at=parse_whole_number(values, "at", len(line.words), usual))
+    return replace(line, at=parse_whole_number(values, "at", len(line.words), default_position))
 
 
-def parse_start(text: str, rules: Rules) -> Game:
+def parse_start_position(text: str, rules: Rules) -> Game:
     """The game that begins with a position in text form. Raises ``RequestError`` if it is none under these rules."""
     position, name = parse_position(text)
     if name not in (CLASSIC_NAME, rules.name):
@@ -177,9 +177,9 @@ def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     return parse_decision_words(values.get(name) or "", name, MAX_DECISIONS)
 
 
-def parse_decision_words(text: str, name: str, most: int) -> tuple[str, ...]:
+def parse_decision_words(text: str, name: str, max_words: int) -> tuple[str, ...]:
     """The decisions in the part of an address of this name. Raises ``RequestError`` for what cannot be one."""
-    return check_decision_words(name, text.split(".") if text else (), most)
+    return check_decision_words(name, text.split(".") if text else (), max_words)
 
 
 def _parse_seconds(values: Mapping[str, str]) -> int:
@@ -224,11 +224,11 @@ def parse_pasted_text(text: str, rules_name: str, choices: AgentsAndRules) -> li
     return [_parse_pasted_line(number, line, rules_name, choices) for number, line in wanted]
 
 
-def _parse_pasted_line(number: int, text: str, rules_name: str, choices: AgentsAndRules) -> PastedLine:
+def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: AgentsAndRules) -> PastedLine:
     try:
-        return PastedLine(number, _format_title(text), parse_text_line(text, rules_name, choices))
+        return PastedLine(line_number, _format_title(text), parse_text_line(text, rules_name, choices))
     except RequestError as error:
-        return PastedLine(number, text[:60], None, str(error))
+        return PastedLine(line_number, text[:60], None, str(error))
 
 
 def _format_title(text: str) -> str:
@@ -253,7 +253,7 @@ def parse_text_line(text: str, rules_name: str, choices: AgentsAndRules) -> Anal
     if "/" in rest:
         name = parse_position(rest)[1] if len(rest.split()) == 3 else tags.rules
         rules = choices.load_rules(name)
-        return AnalysisLine(rules, parse_start(rest, rules))
+        return AnalysisLine(rules, parse_start_position(rest, rules))
     rules, words, hand = choices.load_rules(tags.rules), rest.split(), NONE
     if words and len(words[-1]) == 1 and not rules.mover_chooses:
         hand = parse_piece(words.pop())

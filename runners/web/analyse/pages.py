@@ -30,7 +30,7 @@ from runners.web.analyse.line import (
     parse_address_line,
     parse_game_line,
     parse_pasted_text,
-    parse_start,
+    parse_start_position,
 )
 from runners.web.analyse.searches import (
     AnalysisValues,
@@ -38,7 +38,7 @@ from runners.web.analyse.searches import (
     SearchService,
     SolvedPosition,
     read_annotated_values,
-    read_sound_evaluations,
+    read_undamaged_evaluations,
 )
 from runners.web.archive import urls
 from runners.web.archive.archive_page import FormField
@@ -50,10 +50,10 @@ from runners.web.archive.explorer import (
     build_empty_result,
     explore_position,
 )
-from runners.web.archive.games import find_neighbours
+from runners.web.archive.games import find_neighbour_ids
 from runners.web.archive.runs import FilterNames
 from runners.web.archive_pages import ArchiveReader, ReaderDependency, parse_number_or_default
-from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, compilation_counter
+from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
 from runners.web.site import build_style_policy_headers, find_site
 from runners.web.tiles import player_name
@@ -76,7 +76,7 @@ POLL_HALF_SECONDS = 1  # half-seconds until a page that waits loads itself again
 def analysis_page(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
     """The position of an address. A pasted ``text`` leads to the address of its line, or to a choice among several."""
     site = find_site(request)
-    choices = site.service(AgentsAndRules)
+    choices = site.find_service(AgentsAndRules)
     if text is not None:
         return _render_pasted_text(request, text, rules, choices)
     line = parse_address_line(request.query_params, choices)
@@ -113,7 +113,7 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 @router.get(ANALYSE_PATH + PICTURE_SUFFIX)
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
     """The position of an address as SVG, its line board by board, or as it is played."""
-    return _render_picture(parse_address_line(request.query_params, find_site(request).service(AgentsAndRules)), shows)
+    return _render_picture(parse_address_line(request.query_params, find_site(request).find_service(AgentsAndRules)), shows)
 
 
 @router.get(GAME_ROUTE + PICTURE_SUFFIX)
@@ -126,12 +126,12 @@ def game_picture(
     )
 
 
-def _render_picture(line: AnalysisLine, shows: str) -> Response:
+def _render_picture(line: AnalysisLine, kind: str) -> Response:
     title = format_game_position(line.game)
-    if shows == "moving":
+    if kind == "moving":
         svg = render_animated_game_svg(line.games[-1], line.names, title, len(line.start.plies))
         return Response(svg, headers=build_style_policy_headers(svg), media_type=SVG_TYPE)
-    placed = [each for each in line.games[1:] if each.hand == NONE] if shows == "boards" else []
+    placed = [each for each in line.games[1:] if each.hand == NONE] if kind == "boards" else []
     return Response(render_boards_svg(placed or [line.game], title), media_type=SVG_TYPE)
 
 
@@ -139,7 +139,7 @@ def _render_picture(line: AnalysisLine, shows: str) -> Response:
 def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: int) -> Response:
     """A logged game: the same board with the names of its players, and the values that are annotated."""
     game = reader.compute_once(load_logged_game, run_id, game_id)
-    before, after = reader.compute_once(find_neighbours, run_id, game_id)
+    before, after = reader.compute_once(find_neighbour_ids, run_id, game_id)
     return _render_analysis_page(
         request,
         parse_game_line(game, request.query_params),
@@ -156,7 +156,7 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
 def run_line_command(request: Request, command: Annotated[str, Form()]) -> Response:
     """Stop the searches of a line, or search on."""
     return _run_command(
-        request, parse_address_line(request.query_params, find_site(request).service(AgentsAndRules)), command
+        request, parse_address_line(request.query_params, find_site(request).find_service(AgentsAndRules)), command
     )
 
 
@@ -172,34 +172,34 @@ def run_game_command(
 
 
 def _run_command(
-    request: Request, line: AnalysisLine, command: str, known: Mapping[int, int] = MappingProxyType({})
+    request: Request, line: AnalysisLine, command: str, known_values: Mapping[int, int] = MappingProxyType({})
 ) -> Response:
     if command not in ("stop", "again"):
         raise RequestError(f"command {command[:40]!r} is not known: stop or again")
-    for job in _start_searches(find_site(request).service(SearchService), line, known, again=command == "again"):
+    for job in _find_or_start_searches(find_site(request).find_service(SearchService), line, known_values, restart_stopped=command == "again"):
         if command == "stop":
             job.stop("you stopped it")
     return RedirectResponse(line.url, SEE_OTHER)
 
 
-def _start_searches(
-    solving: SearchService, line: AnalysisLine, known: Mapping[int, int], again: bool = False
+def _find_or_start_searches(
+    search_service: SearchService, line: AnalysisLine, known_values: Mapping[int, int], restart_stopped: bool = False
 ) -> list[BackgroundJob]:
     """The search for the turns of what is shown, unless the game is over, and that for the values of the line."""
-    jobs = [solving.find_or_start_values(line.games, line.seconds, again, known)] if line.words else []
+    jobs = [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)] if line.words else []
     if line.game.next_decision is not NextDecision.NOTHING:
-        jobs.insert(0, solving.find_or_start_solution(line.game, line.seconds, again))
+        jobs.insert(0, search_service.find_or_start_solution(line.game, line.seconds, restart_stopped))
     return jobs
 
 
 def _render_analysis_page(
-    request: Request, line: AnalysisLine, chosen: int, reader: ArchiveReader | None = None, **others: Any
+    request: Request, line: AnalysisLine, chosen_piece: int, reader: ArchiveReader | None = None, **others: Any
 ) -> Response:
     """The board with exact values, and what the archive knows about the position."""
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
     known = read_annotated_values(reader, line.logged) if reader and line.logged else {}
-    jobs = _start_searches(site.service(SearchService), line, known)
-    archive = None if over else site.service(ExplorerService).find_or_start_exploration(format_game_position(line.game))
+    jobs = _find_or_start_searches(site.find_service(SearchService), line, known)
+    archive = None if over else site.find_service(ExplorerService).find_or_start_exploration(format_game_position(line.game))
     for job in (*jobs, *([archive] if archive else [])):
         job.wait(PAGE_WAIT_SECONDS)
     for job in jobs:
@@ -219,11 +219,11 @@ def _render_analysis_page(
         "turns": view.build_turns_table(line, solved),
         "best": view.build_best_steps(line, solved),
         "steps": view.build_steps(line, values),
-        "mistake": view.describe_mistake(line, values),
+        "mistake": view.describe_next_mistake(line, values),
         "mistakes": len(wrong),
-        "losses": view.describe_losses(line, values),
-        "evaluations": view.build_evaluation_lines(
-            line, read_sound_evaluations(reader, line.logged) if reader and line.logged else {}
+        "losses": view.describe_players_mistakes(line, values),
+        "evaluations": view.format_evaluation_polylines(
+            line, read_undamaged_evaluations(reader, line.logged) if reader and line.logged else {}
         ),
         "next_mistake": line.with_position(after[0]).url if after else "",
         "previous_mistake": line.with_position(before[-1]).url if before else "",
@@ -231,41 +231,41 @@ def _render_analysis_page(
         "queued": bool(pending) and all(job.queued for job in pending),
         "stopped": next((job.reason for job in jobs if job.ended and job.stopped), ""),
         "longer": next((replace(line, seconds=each) for each in SEARCH_SECONDS if each > line.seconds), None),
-        "compiling": bool(pending) and compilation_counter().active,
+        "compiling": bool(pending) and find_compilation_counter().active,
         "typed": not line.words and not line.start.plies,
         "refresh": POLL_HALF_SECONDS if pending or (archive is not None and not archive.ended) else None,
     }
-    return _render_board_page(request, line, chosen, reader, _find_archive_result(archive), **(shown | others))
+    return _render_board_page(request, line, chosen_piece, reader, _find_archive_result(archive), **(shown | others))
 
 
-def _find_archive_result(archive: BackgroundJob | None) -> ExplorerResult | None:
+def _find_archive_result(exploration: BackgroundJob | None) -> ExplorerResult | None:
     """The archive's answer; None while it is asked."""
-    if archive is None:
+    if exploration is None:
         return build_empty_result("the game is over")
-    if not archive.ended:
+    if not exploration.ended:
         return None
-    return build_empty_result(archive.reason) if archive.stopped else archive.result()
+    return build_empty_result(exploration.reason) if exploration.stopped else exploration.result()
 
 
 def _render_board_page(
     request: Request,
     line: AnalysisLine,
-    chosen: int,
+    chosen_piece: int,
     reader: ArchiveReader | None,
-    found: ExplorerResult | None,
+    explorer_result: ExplorerResult | None,
     status: int = 200,
     **values: Any,
 ) -> Response:
     """The page of a position: its board, its pieces and its line. ``reader``: it is among the pages of the archive."""
-    hand = line.game.hand if chosen == NONE else chosen
-    cells, pieces = view.build_tiles(line, values.pop("badges"), chosen)
-    explored, brief = found and found.explored, line.filters is None
+    hand = line.game.hand if chosen_piece == NONE else chosen_piece
+    cells, pieces = view.build_cell_and_piece_tiles(line, values.pop("badges"), chosen_piece)
+    explored, brief = explorer_result and explorer_result.explored, line.filters is None
     known = {
         **dict.fromkeys(EXACT_VIEW_KEYS, ""),
         "line": line,
         "cells": cells,
         "pieces_left": pieces,
-        "chosen": chosen,
+        "chosen": chosen_piece,
         "hand": hand,
         "words": [] if hand == NONE else list_attribute_words(hand),
         "asked": line.game.next_decision,
@@ -273,20 +273,20 @@ def _render_board_page(
         "position": format_game_position(line.game),
         "game": view.format_decisions_so_far(line),
         "picture": partial(_build_picture_url, line.url),
-        "found": found,
+        "found": explorer_result,
         "played": explored and build_decisions_table(explored, lambda word: line.with_decision(word).url, brief),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",
         "openings": urls.openings_url(format_game_position(line.game)),
-        "all_rules": find_site(request).service(AgentsAndRules).all_rules,
+        "all_rules": find_site(request).find_service(AgentsAndRules).all_rules,
         "example": EXAMPLE,
     }
     shown = reader.render_page if reader else partial(render_page, request)
     return shown("analyse.html", status, **(known | values))
 
 
-def _build_picture_url(page_url: str, shows: str | None = None) -> str:
+def _build_picture_url(page_url: str, kind: str | None = None) -> str:
     path, _, query = page_url.partition("?")
-    return urls.build_url(path + PICTURE_SUFFIX, {**dict(parse_qsl(query)), "shows": shows})
+    return urls.build_url(path + PICTURE_SUFFIX, {**dict(parse_qsl(query)), "shows": kind})
 
 
 @router.get(OPENINGS_ROUTE)
@@ -306,7 +306,7 @@ def openings_page(
         "imposed": given.get("imposed") == "yes",
     }
     text = " ".join(fields[:2])
-    line = AnalysisLine(known[name], parse_start(text, known[name]), filters=_format_filters(filters))
+    line = AnalysisLine(known[name], parse_start_position(text, known[name]), filters=_format_filters(filters))
     found, error, status = build_empty_result("the game is over"), "", 200
     if line.game.next_decision is not NextDecision.NOTHING:
         try:
@@ -327,19 +327,19 @@ def openings_page(
         sentence=view.describe_position(line, None),
         error=error,
         filters=filters,
-        fields=_build_fields(format_game_position(line.game), name, filters, reader.filter_names),
+        fields=_build_form_fields(format_game_position(line.game), name, filters, reader.filter_names),
     )
 
 
-def _build_fields(
-    position: str, rules: str, filters: Mapping[str, object], known: FilterNames
+def _build_form_fields(
+    position: str, rules: str, filters: Mapping[str, object], filter_names: FilterNames
 ) -> tuple[FormField, ...]:
     return (
         FormField("position", "Position", position, kind="whole"),
         FormField("agent", "Agent that decides", filters["agent"], "any", kind="agent"),
         FormField("opponent", "Opponent", filters["opponent"], "any", kind="agent"),
         FormField("run", "Run", filters["run"], "all runs"),
-        FormField("rules", "Rules", rules, options=known.rules),
+        FormField("rules", "Rules", rules, options=filter_names.rules),
         FormField("by", "Decision", filters["by"], "the next one", DECISION_KINDS),
         FormField("since", "Runs since", filters["since"], "2026-01-31"),
         FormField("until", "Runs until", filters["until"], "2026-12-31"),
@@ -357,9 +357,9 @@ def _format_filters(filters: Mapping[str, object]) -> dict[str, object]:
     return {**filters, **yes_or_no}
 
 
-def _build_openings_query(text: str, filters: Mapping[str, Any]) -> OpeningsQuery:
+def _build_openings_query(position: str, filters: Mapping[str, Any]) -> OpeningsQuery:
     agent, opponent, run, since, until = (
         filters[name] or None for name in ("agent", "opponent", "run", "since", "until")
     )
     games = GameFilter(runs=(run,) if run else (), agent=agent, opponent=opponent, since=since, until=until)
-    return OpeningsQuery(text, filters["by"], games, filters["least"], filters["imposed"])
+    return OpeningsQuery(position, filters["by"], games, filters["least"], filters["imposed"])

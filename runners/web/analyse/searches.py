@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from analytics.exact.tablebase import load_base
+from analytics.exact.tablebase import load_tablebase_index
 from analytics.questions.logged_games import GIFT, ArchivedGame, read_judgements
 from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
@@ -38,9 +38,9 @@ class AnalysisValues(NamedTuple):
 
     seat_0: tuple[int | None, ...]
 
-    def regret(self, at: int, seat: int) -> int | None:
-        """The regret of the decision of ``seat`` after ``at`` decisions, in half-points; None where not yet known."""
-        before, after = self.seat_0[at], self.seat_0[at + 1]
+    def regret(self, decision_index: int, seat: int) -> int | None:
+        """The regret of the decision of ``seat`` after ``decision_index`` decisions, in half-points; None where not yet known."""
+        before, after = self.seat_0[decision_index], self.seat_0[decision_index + 1]
         if before is None or after is None:
             return None
         return (before - after) * (1 if seat == 0 else -1)
@@ -65,20 +65,20 @@ class SearchService:
         self._solvers: dict[Rules, Solver] = {}
         self._lock = threading.Lock()
         self.active_solvers: set[Solver] = set()
-        self.pool = BackgroundPool(available_cores(), waiting=200, kept=2000, idle_seconds=IDLE_SECONDS, politely=True)
+        self.pool = BackgroundPool(available_cores(), max_waiting=200, max_jobs=2000, idle_seconds=IDLE_SECONDS, low_priority=True)
 
     def close(self) -> None:
         self.pool.close()
 
-    def find_or_start_solution(self, game: Game, seconds: float, again: bool = False) -> BackgroundJob:
+    def find_or_start_solution(self, game: Game, max_seconds: float, restart_stopped: bool = False) -> BackgroundJob:
         """The search for all turns of a game in progress; publishes ``SolvedPosition``, values first, then distances.
 
-        ``again``: a new one if it was stopped. What the former one proved is known to it.
+        ``restart_stopped``: a new one if it was stopped. What the former one proved is known to it.
         """
 
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
-                safe = _find_safe_gifts(game)
+                safe = _find_safe_gifts_and_counts(game)
                 for found in solve_in_stages(solver, game.position):
                     if job.stopped:  # what the search says then means nothing
                         return
@@ -87,20 +87,20 @@ class SearchService:
                 if not job.stopped:
                     job.latest = job.latest._replace(best_line=best_line)
 
-        return self.pool.find_or_start(("position", format_game_position(game)), work, seconds, again=again)
+        return self.pool.find_or_start(("position", format_game_position(game)), work, max_seconds, restart_stopped=restart_stopped)
 
     def find_or_start_values(
-        self, games: list[Game], seconds: float, again: bool = False, known: Mapping[int, int] = MappingProxyType({})
+        self, games: list[Game], max_seconds: float, restart_stopped: bool = False, known_values: Mapping[int, int] = MappingProxyType({})
     ) -> BackgroundJob:
         """The search for the value of each game of a line. It publishes ``AnalysisValues``; again as above.
 
-        ``known``: values for seat 0 by index, of which the archive is sure.
+        ``known_values``: values for seat 0 by index, of which the archive is sure.
         """
 
         def work(job: BackgroundJob) -> None:
-            found = [known.get(at) for at in range(len(games))]
+            found = [known_values.get(at) for at in range(len(games))]
             job.latest = AnalysisValues(tuple(found))
-            unknown = [at for at in reversed(range(len(games))) if at not in known]
+            unknown = [at for at in reversed(range(len(games))) if at not in known_values]
             if not unknown:
                 return
             with self._open_solver(games[0].rules, job) as solver:
@@ -111,7 +111,7 @@ class SearchService:
                     job.latest = AnalysisValues(tuple(found))
 
         return self.pool.find_or_start(
-            ("line", tuple(format_game_position(game) for game in games)), work, seconds, again=again
+            ("line", tuple(format_game_position(game) for game in games)), work, max_seconds, restart_stopped=restart_stopped
         )
 
     @contextmanager
@@ -120,7 +120,7 @@ class SearchService:
         job.is_preparing = True
         with self._lock:
             if rules not in self._solvers:
-                made = Solver(rules, self._megabytes, load_base(rules))
+                made = Solver(rules, self._megabytes, load_tablebase_index(rules))
                 made.solve(WARM_UP_POSITION)
                 self._solvers[rules] = made
             solver = self._solvers[rules].fork(own_stop=True)
@@ -133,7 +133,7 @@ class SearchService:
             self.active_solvers.discard(solver)
 
 
-def _find_safe_gifts(game: Game) -> tuple[int, dict[int, int]]:
+def _find_safe_gifts_and_counts(game: Game) -> tuple[int, dict[int, int]]:
     """The last two fields of ``SolvedPosition``. Its kernels may have to be compiled: no page waits for that."""
     view = PositionView(game.position, game.rules)
     if game.next_decision is NextDecision.GIFT:
@@ -150,10 +150,10 @@ def solve_in_stages(solver: Solver, position: Position) -> Iterator[Solution]:
     yield solver.solve(position)
 
 
-def _play_best_line(solver: Solver, game: Game, found: Solution) -> Iterator[Game]:
+def _play_best_line(solver: Solver, game: Game, solution: Solution) -> Iterator[Game]:
     """The games after each decision from here on, as both sides play best."""
-    while found.turns:
-        turn = min(found.turns, key=turn_sort_key)
+    while solution.turns:
+        turn = min(solution.turns, key=turn_sort_key)
         if game.next_decision is NextDecision.PLY:
             game = game.play(turn.gift, turn.cell)
             yield game
@@ -165,7 +165,7 @@ def _play_best_line(solver: Solver, game: Game, found: Solution) -> Iterator[Gam
             yield game
         if game.next_decision is NextDecision.NOTHING:
             return
-        found = solver.solve(game.position)
+        solution = solver.solve(game.position)
 
 
 def _solve_value_for_seat_0(game: Game, solver: Solver) -> int:
@@ -183,8 +183,8 @@ class ExplorerService:
     """Questions about positions, each in a thread of its own: no page waits for them."""
 
     def __init__(self, site: Site) -> None:
-        self._library = site.service(ArchiveService).snapshots
-        self._background = BackgroundPool(2, waiting=50, kept=300, idle_seconds=EXPLORE_SECONDS, politely=True)
+        self._library = site.find_service(ArchiveService).snapshots
+        self._background = BackgroundPool(2, max_waiting=50, max_jobs=300, idle_seconds=EXPLORE_SECONDS, low_priority=True)
 
     def close(self) -> None:
         self._background.close()
@@ -208,7 +208,7 @@ class ExplorerService:
         return self._background.find_or_start(position, work, EXPLORE_SECONDS, version=content and id(content))
 
 
-def read_sound_evaluations(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedEvaluations:
+def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedEvaluations:
     """The evaluations in a logged game; nothing if a file of it is damaged, which other pages say."""
     with suppress(FailureError):
         return reader.compute_once(games.read_evaluations, game.record.run_id, game.game_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from analytics.questions.columns import format_noun, format_percent, format_percent_short, format_percent_whole
+from analytics.questions.columns import format_count_with_noun, format_percent, format_percent_short, format_percent_whole
 from analytics.questions.openings import ChoiceResult
 from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
@@ -48,7 +48,7 @@ Badges = Mapping[str, Badge]  # by decision, and by piece where the mover choose
 def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
     """The value of each decision; a cell is the bluer the more gifts after it keep the value."""
     found: dict[str, Badge] = {}
-    kept = _compute_kept_shares(solution) if solution else {}
+    kept = _compute_value_keeping_shares(solution) if solution else {}
     for turn in sorted(solution.turns if solution else (), key=turn_sort_key):
         piece = "" if turn.gift == NONE else format_piece(turn.gift)
         cell = "" if turn.cell == NONE else format_cell(turn.cell)
@@ -68,7 +68,7 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
     for result in results:
         tint = 2 * result.score - 1
         share, score = format_percent(result.share), format_percent(result.score)
-        words = f"{format_noun(result.games, 'game')}, {share} % of all, score {score} %"
+        words = f"{format_count_with_noun(result.games, 'game')}, {share} % of all, score {score} %"
         numbers = f"{format_percent_short(result.share)}\N{NO-BREAK SPACE}% {format_percent_whole(result.score)}"
         badges[result.choice] = Badge("played", numbers, words, tint)
         for choice in result.alike:
@@ -76,7 +76,7 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
     return badges
 
 
-def _compute_kept_shares(solution: Solution) -> dict[int, float]:
+def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
     """For each cell the share of its gifts that keep the value of the position, where they differ."""
     by_cell: dict[int, list[bool]] = {}
     for turn in solution.turns:
@@ -86,39 +86,39 @@ def _compute_kept_shares(solution: Solution) -> dict[int, float]:
     return shares if len({*shares.values()}) > 1 else {}
 
 
-def build_tiles(line: AnalysisLine, badges: Badges, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """The cells and the pieces of a position of a line; ``chosen`` is the piece to place where the mover chooses."""
+def build_cell_and_piece_tiles(line: AnalysisLine, badges: Badges, chosen_piece: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
+    """The cells and the pieces of a position of a line; ``chosen_piece`` is the piece to place where the mover chooses."""
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
-        [_build_cell_tile(line, cell, badges, following, chosen) for cell in range(CELLS)],
-        [_build_piece_tile(line, piece, badges, following, chosen) for piece in range(PIECES)],
+        [_build_cell_tile(line, cell, badges, following, chosen_piece) for cell in range(CELLS)],
+        [_build_piece_tile(line, piece, badges, following, chosen_piece) for piece in range(PIECES)],
     )
 
 
-def _build_cell_tile(line: AnalysisLine, cell: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
+def _build_cell_tile(line: AnalysisLine, cell: int, badges: Badges, next_word: str, chosen_piece: int) -> DecisionTile:
     game, name = line.game, format_cell(cell)
     filled = build_filled_cell_tile(game, cell)
     if filled is not None:
         return filled
     word = name if game.next_decision is NextDecision.PLACEMENT else ""
-    if game.next_decision is NextDecision.PLY and chosen != NONE:
-        word = f"{format_piece(chosen)}@{name}"
+    if game.next_decision is NextDecision.PLY and chosen_piece != NONE:
+        word = f"{format_piece(chosen_piece)}@{name}"
     shown = badges.get(word or name)
     label = f"{name}, empty{f': {shown.words}' if shown else ''}"
     href = line.with_decision(word).url if word else ""
-    return DecisionTile(name, NONE, label, href=href, badge=shown, played=bool(word) and word == following)
+    return DecisionTile(name, NONE, label, href=href, badge=shown, played=bool(word) and word == next_word)
 
 
-def _build_piece_tile(line: AnalysisLine, piece: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
+def _build_piece_tile(line: AnalysisLine, piece: int, badges: Badges, next_word: str, chosen_piece: int) -> DecisionTile:
     game, name, taken = line.game, format_piece(piece), build_taken_piece_tile(line.game, piece)
     if taken is not None or game.next_decision not in (NextDecision.GIFT, NextDecision.PLY):
         return taken or DecisionTile(name, piece, describe_piece(piece))
     gives, shown = game.next_decision is NextDecision.GIFT, badges.get(name)
     label = f"{'Give' if gives else 'Place'} {describe_piece(piece)}{f': {shown.words}' if shown else ''}"
     href = line.with_decision(name).url if gives else f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
-    played = name == following if gives else following.startswith(f"{name}@")
+    played = name == next_word if gives else next_word.startswith(f"{name}@")
     return DecisionTile(
-        name, piece, label, href=href, badge=shown, played=played, held="hand" if piece == chosen else "left"
+        name, piece, label, href=href, badge=shown, played=played, held="hand" if piece == chosen_piece else "left"
     )
 
 
@@ -208,16 +208,16 @@ def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineS
     return found
 
 
-def _describe_step(line: AnalysisLine, at: int, after: int | None, regret: int | None) -> str:
-    before, word = line.games[at], line.words[at]
+def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regret: int | None) -> str:
+    before, word = line.games[step], line.words[step]
     deeds = {NextDecision.GIFT: "gives", NextDecision.PLACEMENT: "places on"}
-    who = "Imposed:" if at < line.imposed else line.names[before.seat]
-    outcome = "" if after is None else ": a draw" if not after else f": {line.names[after < 0]} wins"
+    who = "Imposed:" if step < line.imposed else line.names[before.seat]
+    outcome = "" if value_after is None else ": a draw" if not value_after else f": {line.names[value_after < 0]} wins"
     lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
     return f"ply {len(before.plies)}. {who} {deeds.get(before.next_decision, 'plays')} {word}{outcome}{lost}"
 
 
-def build_evaluation_lines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
+def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
     """The values that each player of a logged game expected, as points of an SVG line below each other's decisions.
 
     Across, a decision is 1 wide; down, seat 0 wins at 0 and seat 1 at 2. A player who reported fewer than two has none.
@@ -243,7 +243,7 @@ def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int
     return [at for at in made if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
-def describe_losses(line: AnalysisLine, values: AnalysisValues | None) -> str:
+def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """The mistakes of each player of a logged game, and the half-points that they gave up, as far as they are known."""
     if line.logged is None or line.branch or values is None:
         return ""
@@ -252,14 +252,14 @@ def describe_losses(line: AnalysisLine, values: AnalysisValues | None) -> str:
         seat = line.games[at].seat
         lost[seat].append(values.regret(at, seat) or 0)
     return "; ".join(
-        f"{name} made {format_noun(len(each), 'mistake')}, giving up {format_noun(sum(each), 'half-point')}"
+        f"{name} made {format_count_with_noun(len(each), 'mistake')}, giving up {format_count_with_noun(sum(each), 'half-point')}"
         if each
         else f"{name} made no mistake"
         for name, each in zip(line.names, lost, strict=True)
     )
 
 
-def describe_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
+def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """A sentence about what the line does next, if it gives something up."""
     if values is None or not line.imposed <= line.at < len(line.words):
         return ""

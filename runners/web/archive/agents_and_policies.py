@@ -11,10 +11,10 @@ from xml.sax.saxutils import escape
 from analytics.questions.columns import (
     Cell,
     Table,
-    decision_columns,
+    regret_and_blunder_columns,
     format_count,
     format_elo,
-    format_noun,
+    format_count_with_noun,
     format_percent,
     interval_column,
     link_column,
@@ -27,7 +27,7 @@ from analytics.questions.head_to_head import (
     HeadToHead,
     compute_head_to_head,
 )
-from analytics.questions.mistakes import find_judged_agents, summarise_decisions
+from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
 from analytics.questions.pace import compute_pace, format_games_a_second
 from analytics.questions.pairings import PairingResult, find_label, load_results_by_run, pairings_frame
@@ -116,7 +116,7 @@ def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
     if rating.rank is None:
         return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
     group = [other for other in ratings.ranked if other.group == rating.group]
-    among = f"; {ratings.groups} groups of agents have no games between them" if ratings.groups > 1 else ""
+    among = f"; {ratings.group_count} groups of agents have no games between them" if ratings.group_count > 1 else ""
     return f"{elo}, rank {rating.rank} of {len(group)} under {rules} rules{among}"
 
 
@@ -158,7 +158,7 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike, with 0 given first"
     left_out = _count_games_with_imposed_openings(opened, agent, rules)
     if left_out:
-        title += f"; {format_noun(left_out, 'game')} with imposed openings left out"
+        title += f"; {format_count_with_noun(left_out, 'game')} with imposed openings left out"
     return Table(title, [each for each in columns if each.texts])
 
 
@@ -170,43 +170,43 @@ def _count_games_with_imposed_openings(opened: OpenArchive, agent: str, rules: s
     return sum(result.games for found in results.values() for result in found if agent in (result.first, result.second))
 
 
-def _build_opponents_table(met: HeadToHead, agent: str, labels: Collection[str]) -> Table:
+def _build_opponents_table(head_to_head: HeadToHead, agent: str, labels: Collection[str]) -> Table:
     """The results as one agent sees them, a row an opponent, the most games first; of several codes, of each.
 
     ``labels`` are those of all agents of these runs.
     """
-    seen = sorted((_put_agent_first(agent, each, met) for each in met.results), key=lambda each: -each.games)
+    seen = sorted((_put_agent_first(agent, each, head_to_head) for each in head_to_head.results), key=lambda each: -each.games)
     names, opponents = [each.first for each in seen], [each.second for each in seen]
     counts = [format_count(each.games) for each in seen]
     known = [find_label(opponent, labels) or opponent for opponent in opponents]
-    games = [urls.games_url(agent=agent, opponent=label, rules=met.rules) for label in known]
+    games = [urls.games_url(agent=agent, opponent=label, rules=head_to_head.rules) for label in known]
     columns = [
-        link_column("opponent", opponents, [urls.agent_url(label, met.rules) for label in known]),
+        link_column("opponent", opponents, [urls.agent_url(label, head_to_head.rules) for label in known]),
         *([text_column("agent", names)] if len(set(names)) > 1 else []),
-        link_column("games", counts, games, right=True),
+        link_column("games", counts, games, right_aligned=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
     return Table(f"Results of {agent}, in %", columns)
 
 
-def _put_agent_first(agent: str, result: PairingResult, met: HeadToHead) -> PairingResult:
+def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
     if find_label(result.first, [agent]):
         return result
-    first, second, tally = result.second, result.first, result.tally.swapped
-    clusters = met.shared.build_meeting_clusters(first, second, tally) if met.shared else None
+    first, second, tally = result.second, result.first, result.tally.with_agents_swapped
+    clusters = head_to_head.shared.build_meeting_clusters(first, second, tally) if head_to_head.shared else None
     return replace(result, first=first, second=second, tally=tally, clusters=clusters)
 
 
-def _build_regret_table(opened: OpenArchive, wanted: GameFilter) -> Table | None:
+def _build_regret_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:
     """Regret by ply; None if no decision of the agent is annotated."""
-    records = select_records(opened, wanted)
+    records = select_records(opened, game_filter)
     runs = run_condition_sql(record.run_id for record in records)
-    names = find_judged_agents(opened, runs)
+    names = build_judged_agent_names(opened, runs)
     frame = summarise_decisions(opened, runs, True, names)
-    own = frame.filter(frame["agent"] == wanted.agent)
+    own = frame.filter(frame["agent"] == game_filter.agent)
     if own.is_empty():
         return None
-    return Table("Regret in half-points by ply, and blunders", decision_columns(own)[1:])
+    return Table("Regret in half-points by ply, and blunders", regret_and_blunder_columns(own)[1:])
 
 
 MAX_OPENINGS = 10
@@ -233,12 +233,12 @@ def build_policies_table(opened: OpenArchive) -> Table:
     return Table(f"Policies, the newest first{left_out}", columns)
 
 
-def build_policy_page(opened: OpenArchive, wanted: str) -> ArchivePage:
+def build_policy_page(opened: OpenArchive, name_or_id: str) -> ArchivePage:
     """The page of a policy by its id or name: how it learned, what it is, where it comes from.
 
     Raises ``RequestError`` if there is none.
     """
-    card = policy_store.find(opened.archive, wanted)
+    card = policy_store.find(opened.archive, name_or_id)
     drawn = build_lineage_figure(list_lineage_nodes(opened.archive, card.policy_id))
     parts: list[Table | Figure] = [*_build_curve_figures(opened, card), _build_properties_table(card), drawn]
     return ArchivePage(f"Policy {card.name}", f"{card.kind}, `{card.policy_id}`", parts=parts)
@@ -266,11 +266,11 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     return Figure("Where it comes from", drawing, "lineage-")
 
 
-def _assign_columns(ways: Sequence[tuple[str, str]], first: str) -> dict[str, int]:
+def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
     """The column of each box: to the right of all that came of it."""
-    columns = {first: 0} | dict.fromkeys((key for _, key in ways), 1)
-    for _ in ways:  # each time one column more is right; of records that contradict each other no more than this
-        further = [(key, columns[came] + 1) for came, key in ways if columns[key] <= columns[came]]
+    columns = {first_key: 0} | dict.fromkeys((key for _, key in connections), 1)
+    for _ in connections:  # each time one column more is right; of records that contradict each other no more than this
+        further = [(key, columns[came] + 1) for came, key in connections if columns[key] <= columns[came]]
         if not further:
             break
         columns |= further

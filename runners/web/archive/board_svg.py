@@ -48,12 +48,12 @@ def render_boards_svg(games: Sequence[Game], title: str) -> str:
     return _render_svg(width, height, title, boards)
 
 
-def _render_board_in_row(number: int, game: Game) -> str:
+def _render_board_in_row(index: int, game: Game) -> str:
     """Return the board of a game with its heading, at the place that its number has in the rows."""
-    row, column = divmod(number, BOARDS_PER_ROW)
+    row, column = divmod(index, BOARDS_PER_ROW)
     return (
         f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
-        f'<text y="{HEADING_HEIGHT - 6}">{_format_heading(game)}</text>{_render_board(game, _find_cell_colours(game))}'
+        f'<text y="{HEADING_HEIGHT - 6}">{_format_heading(game)}</text>{_render_cells(game, _find_cell_colours(game))}'
         f"{_render_strokes(game)}{_render_pieces(game)}</g>"
     )
 
@@ -87,9 +87,9 @@ def _format_cell_attributes(cell: int) -> str:
     return f'{place} width="{CELL_SIZE}" height="{CELL_SIZE}"'
 
 
-def _render_board(game: Game, marks: dict[int, str]) -> str:
+def _render_cells(game: Game, colours: dict[int, str]) -> str:
     return "".join(
-        f'<rect {_format_cell_attributes(cell)} fill="{marks.get(cell, EMPTY_COLOUR)}" stroke="#8a8578"/>'
+        f'<rect {_format_cell_attributes(cell)} fill="{colours.get(cell, EMPTY_COLOUR)}" stroke="#8a8578"/>'
         for cell in range(len(game.board))
     )
 
@@ -120,13 +120,13 @@ HIDDEN_STYLE, SHOWN_STYLE = "opacity:0", "opacity:1"
 LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # the height of a line of text, the most letters of a name
 
 
-def render_animated_game_svg(game: Game, names: Sequence[str], title: str, begun: int = 0) -> str:
+def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:
     """A game as a picture that moves: each piece is given, then placed. The picture has a style and no script.
 
-    The first ``begun`` plies stand at the beginning. ``names``: of the players by seat. Readers who ask for less motion
+    The first ``setup_plies`` plies stand at the beginning. ``names``: of the players by seat. Readers who ask for less motion
     see the end alone.
     """
-    plies = range(begun, len(game.plies))
+    plies = range(setup_plies, len(game.plies))
     end = 2 * len(plies)  # in decisions
     moves = {"stroke": [(end - 0.5, HIDDEN_STYLE), (end - 0.2, SHOWN_STYLE)]}
     for number, ply in enumerate(plies):
@@ -139,9 +139,9 @@ def render_animated_game_svg(game: Game, names: Sequence[str], title: str, begun
     )
     content = (
         f"<style>@media (prefers-reduced-motion:no-preference){{{motion}}}</style>"
-        f'<g transform="translate({MARGIN} {MARGIN + LINE_HEIGHT})">{texts}{_render_board(game, {})}'
+        f'<g transform="translate({MARGIN} {MARGIN + LINE_HEIGHT})">{texts}{_render_cells(game, {})}'
         f'<g id="stroke" class="moves">{_render_strokes(game)}</g>'
-        f"{_render_pieces(Game(game.rules, game.plies[:begun]))}{pieces}</g>"
+        f"{_render_pieces(Game(game.rules, game.plies[:setup_plies]))}{pieces}</g>"
     )
     return _render_svg(
         BOARD_SIZE + 2 * MARGIN,
@@ -155,24 +155,24 @@ def render_animated_game_svg(game: Game, names: Sequence[str], title: str, begun
 Keyframes = list[tuple[float, str]]  # states of an element, by the number of decisions before them
 
 
-def _build_ply_keyframes(game: Game, ply: int, at: int) -> dict[str, Keyframes]:
+def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframes]:
     """The states of a ply's piece, which waits below the board before it is placed, and of its caption."""
     row, column = divmod(game.plies[ply][1], SIDE)
     right, down = (BOARD_SIZE - CELL_SIZE) / 2 - column * CELL_SIZE, BOARD_SIZE + 7 - row * CELL_SIZE
     waits = f"transform:translate({right}px,{down}px)"
     given, placed = f"{SHOWN_STYLE};{waits}", f"{SHOWN_STYLE};transform:none"
-    gone = [(at + 1.9, SHOWN_STYLE), (at + 2, HIDDEN_STYLE)] if ply < len(game.plies) - 1 else []
+    gone = [(start + 1.9, SHOWN_STYLE), (start + 2, HIDDEN_STYLE)] if ply < len(game.plies) - 1 else []
     return {
-        f"piece{ply}": [(at, f"{HIDDEN_STYLE};{waits}"), (at + 0.2, given), (at + 1, given), (at + 1.4, placed)],
-        f"text{ply}": [(at, HIDDEN_STYLE), (at + 0.1, SHOWN_STYLE), *gone],
+        f"piece{ply}": [(start, f"{HIDDEN_STYLE};{waits}"), (start + 0.2, given), (start + 1, given), (start + 1.4, placed)],
+        f"text{ply}": [(start, HIDDEN_STYLE), (start + 0.1, SHOWN_STYLE), *gone],
     }
 
 
-def _render_animation_style(name: str, stops: Keyframes, length: float) -> str:
-    """The style of the element ``name``: its first state lasts from the beginning, its last one until the end."""
-    states = [(0, stops[0][1]), *stops, (length, stops[-1][1])]
+def _render_animation_style(element_id: str, keyframes: Keyframes, length: float) -> str:
+    """The style of the element ``element_id``: its first state lasts from the beginning, its last one until the end."""
+    states = [(0, keyframes[0][1]), *keyframes, (length, keyframes[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)
-    return f"@keyframes {name}{{{frames}}}#{name}{{animation-name:{name}}}"
+    return f"@keyframes {element_id}{{{frames}}}#{element_id}{{animation-name:{element_id}}}"
 
 
 def _render_caption(game: Game, names: Sequence[str], ply: int) -> str:

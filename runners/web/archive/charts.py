@@ -102,7 +102,7 @@ def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(*texts, *numbers)
 
 
-def _build_data(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
+def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
     """The rows of a chart, and the plain name of each column there: dots and brackets in names would be paths."""
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
     values = [
@@ -136,7 +136,7 @@ def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.Data
 
 def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """A line or points, with the interval of each value if the plan has one."""
-    values, names = _build_data(rows)
+    values, names = _build_data_and_field_names(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
     ticks = _build_whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
     scale = {"zero": False, "nice": True}
@@ -167,7 +167,7 @@ def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
 
 
 def _build_bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    values, names = _build_data(rows)
+    values, names = _build_data_and_field_names(rows)
     axis = {"labelAngle": -35 if rows[plan.x].dtype == pl.String else 0, "labelLimit": LABEL_WIDTH}
     encoding = {
         "x": nominal(names[plan.x], title=plan.x, sort=None, axis=axis),
@@ -185,7 +185,7 @@ FULL_COLOUR_INTERVALS = 3.0  # half-widths of intervals from the mean that have 
 def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """Tiles, blue above the mean of all and orange below it; pale where the interval of a value holds the mean."""
     column = plan.colour or plan.y
-    values, names = _build_data(rows.with_columns(_build_shade_columns(column, plan)))
+    values, names = _build_data_and_field_names(rows.with_columns(_build_shade_columns(column, plan)))
     plain = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
     letters = rows.select(pl.col(plan.x).unique().cast(pl.String).str.len_chars().sum()).item()
     above = {"labelAngle": 0 if letters < LETTERS_ACROSS else -35, "orient": "top", **plain}

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from analytics.questions.columns import Cell, Table, format_noun, opening_columns, text_column
+from analytics.questions.columns import Cell, Table, format_count_with_noun, opening_columns, text_column
 from analytics.questions.openings import (
     ChoiceResult,
     OpeningsQuery,
     OpeningsResult,
-    check_openings_query,
+    parse_openings_query,
     run_openings_query,
     sum_choices,
 )
@@ -44,22 +44,22 @@ def build_empty_result(reason: str) -> ExplorerResult:
     return ExplorerResult(None, (), reason)
 
 
-def explore_position(opened: OpenArchive, asked: OpeningsQuery) -> ExplorerResult:
+def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
     """The decisions in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
-    position, _, records = check_openings_query(opened.archive, asked)
-    _check_indexed(opened, records, position)
+    position, _, records = parse_openings_query(opened.archive, query)
+    _check_unindexed_games(opened, records, position)
     try:
-        explored = run_openings_query(opened, asked, samples=False)
+        explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown whatever the archive is like
         return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
     return ExplorerResult(explored, sum_choices(explored))
 
 
-def _check_indexed(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
+def _check_unindexed_games(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
     """Raise ``RequestError`` for a question that would replay too many games."""
     games, ply = 0, position.occupied.bit_count()
     for record in records:
-        _, lacking = opened.files.list_derived_files(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
+        _, lacking = opened.files.list_derived_files_and_gaps(POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply))
         games += sum(each.units for each in lacking) * record.unit_line.games_a_pair
     if games > MAX_REPLAYED_GAMES:
         raise RequestError(
@@ -69,39 +69,39 @@ def _check_indexed(opened: OpenArchive, records: list[RunRecord], position: Posi
         )
 
 
-def build_decisions_table(found: OpeningsResult, after: Callable[[str], str], brief: bool = False) -> Table:
-    """The decisions with their results, most played first; ``after`` is the address after one of them.
+def build_decisions_table(result: OpeningsResult, url_after: Callable[[str], str], brief: bool = False) -> Table:
+    """The decisions with their results, most played first; ``url_after`` is the address after one of them.
 
     ``brief``: only how often, and with which score.
     """
-    rows = found.rows.head(MAX_ROWS)
+    rows = result.rows.head(MAX_ROWS)
     dicts, columns = rows.to_dicts(), opening_columns(rows)
-    in_hand = found.position.hand != NONE  # in every row the same piece
+    in_hand = result.position.hand != NONE  # in every row the same piece
     names = [name for name in ("piece", "cell", "gift") if name in rows.columns and not (in_hand and name == "piece")]
-    decided = [text_column(name, [_build_decision_cell(found, name, row, after) for row in dicts]) for name in names]
+    decided = [text_column(name, [_build_decision_cell(result, name, row, url_after) for row in dicts]) for name in names]
     results = columns[[column.heading for column in columns].index("alike") :]
     if brief:
         results = results[:BRIEF_COLUMNS]
     else:
-        plies = found.position.occupied.bit_count() + (found.by != "gift")
+        plies = result.position.occupied.bit_count() + (result.by != "gift")
         games = rows.select("run_id", "game_id").rows()
         decided.append(
             text_column("sample game", [urls.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
         )
-    more = f", the {MAX_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MAX_ROWS else ""
-    caption = f"{found.by.capitalize()}s in {format_noun(found.games, 'game')}{more}; in %, for {DECIDERS[found.by]}"
+    more = f", the {MAX_ROWS} most frequent of {result.rows.height:,}" if result.rows.height > MAX_ROWS else ""
+    caption = f"{result.by.capitalize()}s in {format_count_with_noun(result.games, 'game')}{more}; in %, for {DECIDERS[result.by]}"
     return Table(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 
 def _build_decision_cell(
-    found: OpeningsResult, name: str, row: Mapping[str, str | None], after: Callable[[str], str]
+    result: OpeningsResult, column: str, row: Mapping[str, str | None], url_after: Callable[[str], str]
 ) -> Cell:
     """A piece with its picture, or a cell; the last of a decision leads to the position after it."""
-    value, hand = row[name], found.position.hand
+    value, hand = row[column], result.position.hand
     if value is None:
         return Cell("·")
-    by_mover = found.by == "turn" and found.rules.mover_chooses
+    by_mover = result.by == "turn" and result.rules.mover_chooses
     word = f"{row['piece']}@{value}" if by_mover else value
-    leads = name == ("gift" if found.by == "gift" else "cell") and (by_mover or found.by != "turn")
-    leads &= found.by == "gift" or by_mover or hand != NONE
-    return Cell(value, piece=None if name == "cell" else parse_piece(value), link=after(word) if leads else "")
+    leads = column == ("gift" if result.by == "gift" else "cell") and (by_mover or result.by != "turn")
+    leads &= result.by == "gift" or by_mover or hand != NONE
+    return Cell(value, piece=None if column == "cell" else parse_piece(value), link=url_after(word) if leads else "")

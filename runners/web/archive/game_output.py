@@ -14,7 +14,7 @@ from analytics.questions.columns import (
     ResultColumn,
     format_expected_value,
     format_game_name,
-    format_noun,
+    format_count_with_noun,
     format_seconds,
     number_column,
     text_column,
@@ -58,19 +58,19 @@ EVALUATION_LEGEND = (
 )
 
 
-def find_game(archive: Archive, text: str, run: str | None) -> tuple[str, int]:
+def parse_game_reference(archive: Archive, reference: str, run: str | None) -> tuple[str, int]:
     """The run and the id of a game that is written as tables print it, ``15ab38 555``, or as its id alone.
 
     The run may be left out if there is only one. Raises ``RequestError`` for anything else.
     """
-    *runs, number = text.split() or [""]
+    *runs, number = reference.split() or [""]
     named = [*([run] if run is not None else []), *runs]
     if len(named) > 1 or not number.isdecimal():
-        raise RequestError(f"{text!r} is not a game: write the run and the game's id, such as 15ab38 555")
-    return _find_run(archive, named[0] if named else ""), int(number)
+        raise RequestError(f"{reference!r} is not a game: write the run and the game's id, such as 15ab38 555")
+    return _find_run_id(archive, named[0] if named else ""), int(number)
 
 
-def _find_run(archive: Archive, prefix: str) -> str:
+def _find_run_id(archive: Archive, prefix: str) -> str:
     """The run whose id begins so."""
     known = archive.list_recorded_run_ids()
     found = [run_id for run_id in known if run_id.startswith(prefix)]
@@ -83,32 +83,32 @@ def _find_run(archive: Archive, prefix: str) -> str:
     return found[0]
 
 
-def print_game(
-    root: PurePath, text: str, run: str | None, json: Path | None, svg: Path | None, animate: bool = False
+def output_game(
+    root: PurePath, reference: str, run: str | None, json_file: Path | None, svg_file: Path | None, animate: bool = False
 ) -> None:
     """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there.
 
     ``animate``: the picture is one board on which the game is played.
     """
-    if animate and svg is None:
+    if animate and svg_file is None:
         raise RequestError("--animate is about the picture of --svg FILE, which is missing")
-    run_id, game_id = find_game(Archive.open(root), text, run)
+    run_id, game_id = parse_game_reference(Archive.open(root), reference, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
         judged = logged_games.read_judgements(opened, run_id, game_id)
         evaluations = games.read_evaluations(opened, run_id, game_id)
-    if json is not None:
-        write_file(json, f"{format_json_line(game_to_dict(game, judged, evaluations))}\n".encode())
+    if json_file is not None:
+        write_file(json_file, f"{format_json_line(game_to_dict(game, judged, evaluations))}\n".encode())
     title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
-    if svg is not None:
+    if svg_file is not None:
         boards_after = replay_game(game)
         drawn = (
             render_animated_game_svg(boards_after[-1], game.agents, title)
             if animate
             else render_boards_svg(boards_after, title)
         )
-        write_file(svg, drawn.encode())
-    if is_printed(json) or is_printed(svg):
+        write_file(svg_file, drawn.encode())
+    if is_printed(json_file) or is_printed(svg_file):
         return
     console.print_line(title)
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
@@ -122,7 +122,7 @@ def print_game(
     if evaluations:
         console.print_line(EVALUATION_LEGEND)
     console.print_line(_describe_ending(game))
-    for line in _describe_losses(game, judged):
+    for line in _describe_players_mistakes(game, judged):
         console.print_line(line)
     if not logged_games.is_fully_judged(game, judged):
         some = f"{len(judged)} of {logged_games.count_free_decisions(game)} decisions are judged"
@@ -171,24 +171,24 @@ def _render_board(game: Game) -> list[str]:
 # Plies.
 
 
-def _build_ply_columns(game: ArchivedGame, judged: Judgements) -> list[ResultColumn]:
+def _build_ply_columns(game: ArchivedGame, judgements: Judgements) -> list[ResultColumn]:
     """A row a ply: the gift, the placement and, where they are judged, their values."""
-    decisions = logged_games.list_decisions(game, judged)
+    decisions = logged_games.list_decisions(game, judgements)
     gifts = [each for each in decisions if each.kind == GIFT]
     placements = [each for each in decisions if each.kind == PLACEMENT]
     return [
         number_column("ply", range(len(game.plies))),
-        *(_build_decision_columns("giver", "piece", gifts, bool(judged)) if gifts else []),
-        *_build_decision_columns("mover", "cell" if gifts else "ply", placements, bool(judged)),
+        *(_build_decision_columns("giver", "piece", gifts, bool(judgements)) if gifts else []),
+        *_build_decision_columns("mover", "cell" if gifts else "ply", placements, bool(judgements)),
     ]
 
 
-def _build_decision_columns(who: str, what: str, decisions: Sequence[Decision], judged: bool) -> list[ResultColumn]:
+def _build_decision_columns(player_heading: str, choice_heading: str, decisions: Sequence[Decision], with_values: bool) -> list[ResultColumn]:
     columns = [
-        text_column(who, [each.agent for each in decisions]),
-        text_column(what, [each.choice for each in decisions]),
+        text_column(player_heading, [each.agent for each in decisions]),
+        text_column(choice_heading, [each.choice for each in decisions]),
     ]
-    if judged:
+    if with_values:
         columns.append(text_column("value", map(_format_value_change, decisions)))
         columns.append(ResultColumn("lost", [_format_regret(each) for each in decisions]))
     return columns
@@ -230,24 +230,24 @@ def _describe_ending(game: ArchivedGame) -> str:
     return f"{winner} (seat {game.winner}) wins: {loser} forfeits ({game.ending.removeprefix('forfeit_')})."
 
 
-def _describe_losses(game: ArchivedGame, judged: Judgements) -> list[str]:
+def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> list[str]:
     """A line on the losses of each player, if anything is judged."""
     lost: list[list[int]] = [[], []]
-    for each in logged_games.list_decisions(game, judged):
+    for each in logged_games.list_decisions(game, judgements):
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [
-        f"{agent} (seat {seat}) lost {format_noun(sum(regrets), 'half-point')} in "
-        f"{format_noun(len(regrets), 'mistake')}."
+        f"{agent} (seat {seat}) lost {format_count_with_noun(sum(regrets), 'half-point')} in "
+        f"{format_count_with_noun(len(regrets), 'mistake')}."
         for seat, (agent, regrets) in enumerate(zip(game.agents, lost, strict=True))
-        if judged
+        if judgements
     ]
 
 
 # JSON.
 
 
-def game_to_dict(game: ArchivedGame, judged: Judgements, evaluations: LoggedEvaluations) -> dict[str, Any]:
+def game_to_dict(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> dict[str, Any]:
     """A game as names and values."""
     lines = Game(game.record.rules, game.plies).lines
     return {
@@ -260,17 +260,17 @@ def game_to_dict(game: ArchivedGame, judged: Judgements, evaluations: LoggedEval
         "lines": [format_cells(line).split() for line in lines],
         "opening": game.opening,
         "game": format_game(game.plies),
-        "plies": [_ply_to_dict(game, judged, evaluations, ply) for ply in range(len(game.plies))],
+        "plies": [_ply_to_dict(game, judgements, evaluations, ply) for ply in range(len(game.plies))],
     }
 
 
-def _ply_to_dict(game: ArchivedGame, judged: Judgements, evaluations: LoggedEvaluations, ply: int) -> dict[str, Any]:
+def _ply_to_dict(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations, ply: int) -> dict[str, Any]:
     rules, (piece, cell) = game.record.rules, game.plies[ply]
     before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
     values: Mapping[str, Any] = {
         kind: {"value_before": found.before, "value_after": found.after, "regret": found.regret}
         for kind in (GIFT, PLACEMENT)
-        if (found := judged.get((ply, kind)))
+        if (found := judgements.get((ply, kind)))
     }
     return {
         "ply": ply,

@@ -38,27 +38,27 @@ NO_GAMES = GamesPage(Table("Games"), 0, 0, 0)
 
 def list_games(
     opened: OpenArchive,
-    rows: Sequence[RunRow],
-    wanted: GameFilter,
+    run_rows: Sequence[RunRow],
+    game_filter: GameFilter,
     result: str = "",
     order: str = ORDERS[0],
     page: int = 1,
 ) -> GamesPage:
-    """The games that meet filters, those of the newest runs first. ``rows``: all runs, the newest first.
+    """The games that meet filters, those of the newest runs first. ``run_rows``: all runs, the newest first.
 
     ``result`` is one of RESULTS for the agent; without an agent: whether it was drawn. Raises ``RequestError`` for a
     run that is not there.
     """
-    for run_id in wanted.runs:
+    for run_id in game_filter.runs:
         find_run_record(opened, run_id)  # raises if it is not there
     if result not in ("", *RESULTS) or order not in ORDERS:
         raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
-    runs = [row for row in select_runs(rows, wanted) if row.games]
+    runs = [row for row in select_runs(run_rows, game_filter) if row.games]
     searched, damaged = _scan_readable_games(opened, runs[:MAX_SEARCHED_RUNS])
     if not searched:
         return NO_GAMES._replace(damaged=damaged)
     found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
-    found = found.filter(_build_condition(wanted, result))
+    found = found.filter(_build_condition(game_filter, result))
     if order != ORDERS[0]:
         found = found.sort("plies", descending=order == "longest", maintain_order=True)
     first = ROWS_PER_PAGE * (max(1, page) - 1)
@@ -78,18 +78,18 @@ def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[l
     return frames, tuple(damaged)
 
 
-def _build_condition(wanted: GameFilter, result: str) -> pl.Expr:
+def _build_condition(game_filter: GameFilter, result: str) -> pl.Expr:
     zero, one, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
     both: list[pl.Expr] = []
     for seat, (mine, other) in enumerate(((zero, one), (one, zero))):
         found = pl.lit(value=True)
-        if wanted.agent:
-            found &= mine == wanted.agent
-        if wanted.opponent:
-            found &= other == wanted.opponent
+        if game_filter.agent:
+            found &= mine == game_filter.agent
+        if game_filter.opponent:
+            found &= other == game_filter.opponent
         if result == "drawn":
             found &= winner == NONE
-        elif result and wanted.agent:
+        elif result and game_filter.agent:
             found &= winner == (seat if result == "won" else 1 - seat)
         both.append(found)
     return both[0] | both[1]
@@ -109,7 +109,7 @@ def _build_games_table(page: pl.DataFrame) -> Table:
     return Table("Games", columns)
 
 
-def find_neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
+def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
     """The ids of the games before and after a game in its run."""
     ids = opened.scan("games", run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),

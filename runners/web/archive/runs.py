@@ -82,14 +82,14 @@ def format_minute(created: str) -> str:
     return created[:16].replace("T", " ")
 
 
-def select_runs(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: str = "") -> list[RunRow]:
+def select_runs(rows: Iterable[RunRow], game_filter: GameFilter, status: str = "", search_text: str = "") -> list[RunRow]:
     """The runs that may have some games, with a status, and a text in their id or one of their agents' labels."""
     return [
         row
         for row in rows
         if status in ("", row.record.status)
-        and (not text or any(text.lower() in each.lower() for each in (row.run_id, *row.agents)))
-        and games.can_match_run(row.record)
+        and (not search_text or any(search_text.lower() in each.lower() for each in (row.run_id, *row.agents)))
+        and game_filter.can_match_run(row.record)
     ]
 
 
@@ -150,11 +150,11 @@ def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[R
         return sorted(rows, key=lambda row: -row.games)
     if order == ORDERS[0]:
         return [*rows]
-    scores = {row.run_id: score or 0.0 for row, score in zip(rows, compute_first_scores(opened, rows), strict=True)}
+    scores = {row.run_id: score or 0.0 for row, score in zip(rows, compute_first_agent_scores(opened, rows), strict=True)}
     return sorted(rows, key=lambda row: -scores[row.run_id])
 
 
-def compute_first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
+def compute_first_agent_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
     """The score of the first agent of each match; None for a tournament, and where there are no games."""
     matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
     found = load_results_by_run(opened.archive, matches)
@@ -167,7 +167,7 @@ def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, 
     columns = [
         text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
         text_column("agents", [build_agents_cell(row) for row in rows]),
-        number_column("first one's score, %", compute_first_scores(opened, rows), format_percent),
+        number_column("first one's score, %", compute_first_agent_scores(opened, rows), format_percent),
         ResultColumn("games", [row.games_text for row in rows]),
     ]
     if not brief:
@@ -210,24 +210,24 @@ def _build_properties_table(row: RunRow, fingerprint: str) -> Table:
     return Table("Properties of the run", property_columns(values, ("command",)))
 
 
-def _build_pairings_table(record: RunRecord, found: Sequence[PairingResult]) -> Table:
+def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -> Table:
     """The results of the first agents, in the columns of `qarena run`."""
-    shown, rules = found[:MAX_PAIRINGS], record.rules.name
+    shown, rules = results[:MAX_PAIRINGS], record.rules.name
     games = [urls.games_url(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
     columns = [
         link_column("first", [each.first for each in shown], [urls.agent_url(each.first, rules) for each in shown]),
         link_column("second", [each.second for each in shown], [urls.agent_url(each.second, rules) for each in shown]),
-        link_column("games", [format_count(each.games) for each in shown], games, right=True),
+        link_column("games", [format_count(each.games) for each in shown], games, right_aligned=True),
         *pairing_columns(pairings_frame(shown))[3:],
         number_column("plies a game", [each.mean_plies for each in shown], format_plies),
     ]
-    some = "" if len(found) <= MAX_PAIRINGS else f" (the first {MAX_PAIRINGS} of {len(found):,})"
+    some = "" if len(results) <= MAX_PAIRINGS else f" (the first {MAX_PAIRINGS} of {len(results):,})"
     return Table(f"Results of the first agent{some}, in %", columns)
 
 
-def select_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:
+def select_records(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
     """The runs that may have these games. Raises ``RequestError`` if there are none."""
-    found = games.select_runs(opened.archive)
+    found = game_filter.select_runs(opened.archive)
     if not found:
         raise RequestError("all runs here are those of trainings")
     return found

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import ResultColumn, Table, format_noun, link_column, number_column, text_column
+from analytics.questions.columns import ResultColumn, Table, format_count_with_noun, link_column, number_column, text_column
 from analytics.questions.pairings import find_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
@@ -37,7 +37,7 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
         **{each.name: urls.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
     }
     parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
-    return ArchivePage(f"Run `{run_id}`", f"{format_noun(row.games, 'game')} by {rules} rules", ways, parts)
+    return ArchivePage(f"Run `{run_id}`", f"{format_count_with_noun(row.games, 'game')} by {rules} rules", ways, parts)
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
@@ -57,24 +57,24 @@ class SectionView(NamedTuple):
     agents: int  # of which at most ``report_data.MAX_AGENTS`` are shown
 
 
-def build_section(opened: OpenArchive, slug: str, wanted: GameFilter) -> SectionView:
+def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> SectionView:
     """A section about all games of some runs.
 
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
     subject = find_subject(slug)
-    chosen = select_reported_games(opened, replace(wanted, trainings=True) if slug == _TRAINING_SECTION else wanted)
+    chosen = select_reported_games(opened, replace(game_filter, trainings=True) if slug == _TRAINING_SECTION else game_filter)
     made = subject.build_section(chosen)
     if slug == "crosstable" and made.table is not None:
         labels = _list_labels(chosen.records.values())
-        made = replace(made, table=_link_games(made.table, labels, wanted))
+        made = replace(made, table=_link_games(made.table, labels, game_filter))
     made = replace(made, table=_link_agents(made.table, chosen.records.values()))
     return SectionView(made, chosen.selection.games, len(chosen.records), len(chosen.games_by_agent))
 
 
-def select_reported_games(opened: OpenArchive, wanted: GameFilter) -> ReportData:
+def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:
     """All games of these runs. Raises ``RequestError`` if there are none."""
-    records = select_records(opened, wanted)
+    records = select_records(opened, game_filter)
     held = [(record, opened.archive.count_games(record.run_id)) for record in records]
     there = [(record, games) for record, games in held if games]
     if not there:
@@ -102,10 +102,10 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
     return replace(table, columns=[first._replace(texts=cells), *others])
 
 
-def _link_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:
+def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) -> Table:
     """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
     agents = [cell.text for cell in table.columns[0].cells]
-    filters = {"run": wanted.runs[0]} if wanted.runs else {"rules": wanted.rules or ""}
+    filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}
 
     def link_scores(opponent: str, scores: ResultColumn) -> ResultColumn:
         cells = [
@@ -121,21 +121,21 @@ def _link_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Ta
     return replace(table, columns=[*table.columns[:FIRST_SCORE_COLUMN], *scores, *table.columns[end:]])
 
 
-def build_mistakes_table(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> Table:
+def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:
     """The mistakes of some games, those that gave up most first, then the latest in a game; of each sort a few.
 
     A sort is an agent, a kind of decision and a ply.
 
     ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
     """
-    records = select_records(opened, wanted)
+    records = select_records(opened, game_filter)
     found = opened.sql(
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
         f"WHERE regret > 0 AND {run_condition_sql(record.run_id for record in records)} "
         "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
         "QUALIFY row_number() OVER (PARTITION BY agent, kind, ply ORDER BY regret DESC, run_id, game_id) <= $each "
         f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MAX_MISTAKES}",
-        {"agent": wanted.agent, "kind": kind, "ply": ply, "each": MAX_OF_A_KIND if ply is None else MAX_MISTAKES},
+        {"agent": game_filter.agent, "kind": kind, "ply": ply, "each": MAX_OF_A_KIND if ply is None else MAX_MISTAKES},
     )
     values = found.select("value_before", "value_after").rows()
     columns = [

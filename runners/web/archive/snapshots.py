@@ -83,9 +83,9 @@ class ArchiveSnapshot:
         self._waiting = threading.BoundedSemaphore(MAX_WAITING)
         self._finalizer = weakref.finalize(self, _close_all, everyone)
 
-    def compute_once(self, make: Callable[..., ResultT], *question: Hashable) -> ResultT:
-        """``make(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
-        key = (make, question)
+    def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
+        """``compute(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
+        key = (compute, arguments)
         with self._lock:
             if key in self._answers:
                 return self._find_kept_answer(key)  # type: ignore[no-any-return]
@@ -94,7 +94,7 @@ class ArchiveSnapshot:
             raise _build_busy_error()
         try:
             with lock:  # of two that ask the same at once, one waits for the other's answer
-                return self._compute_answer(key, make, question)
+                return self._compute_answer(key, compute, arguments)
         except BaseException as error:
             damaged = isinstance(error, FailureError | pl.exceptions.PolarsError) and not isinstance(error, BusyError)
             with self._lock:
@@ -110,12 +110,12 @@ class ArchiveSnapshot:
         self._answers.move_to_end(key)
         return self._answers[key]
 
-    def _compute_answer(self, key: Hashable, make: Callable[..., ResultT], question: Sequence[Hashable]) -> ResultT:
+    def _compute_answer(self, key: Hashable, compute: Callable[..., ResultT], arguments: Sequence[Hashable]) -> ResultT:
         with self._lock:
             if key in self._answers:
                 return self._find_kept_answer(key)  # type: ignore[no-any-return]
         with self._borrow_connection() as opened:
-            found = make(opened, *question)
+            found = compute(opened, *arguments)
         with self._lock:
             self._answers[key] = found
             while len(self._answers) > MAX_ANSWERS:
@@ -142,8 +142,8 @@ def _build_busy_error() -> BusyError:
     return BusyError("the server is answering other questions: try again in a moment")
 
 
-def _close_all(everyone: Sequence[OpenArchive]) -> None:
-    for opened in everyone:
+def _close_all(archives: Sequence[OpenArchive]) -> None:
+    for opened in archives:
         opened.close()
 
 

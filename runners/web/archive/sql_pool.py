@@ -57,16 +57,16 @@ class QuestionLimits:
 class SqlAnswer:
     """The rows of an answer, at most as many as the limit."""
 
-    def __init__(self, frame: pl.DataFrame, most: int) -> None:
-        self.cut = frame.height > most  # there are more rows
-        self.frame = frame.head(most)
+    def __init__(self, frame: pl.DataFrame, max_rows: int) -> None:
+        self.cut = frame.height > max_rows  # there are more rows
+        self.frame = frame.head(max_rows)
 
 
 class SqlProcessPool:
     """Answers questions to an archive. Safe for threads."""
 
-    def __init__(self, archive: PurePath, limits: QuestionLimits | None = None) -> None:
-        self._archive = archive
+    def __init__(self, archive_root: PurePath, limits: QuestionLimits | None = None) -> None:
+        self._archive = archive_root
         self.limits = limits or QuestionLimits()
         self._closed = False
         self._slots: LifoQueue[_ProcessSlot] = LifoQueue()  # the one used last has its archive open
@@ -178,7 +178,7 @@ def build_answer_table(frame: pl.DataFrame) -> Table:
     shown = shown.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, shown.width))))
     rows = shown.to_dicts()
     columns = [
-        ResultColumn(name, [_build_cell(name, row[name], row) for row in rows], right=kind.is_numeric())
+        ResultColumn(name, [_build_cell(name, row[name], row) for row in rows], right_aligned=kind.is_numeric())
         for name, kind in shown.schema.items()
     ]
     what = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"

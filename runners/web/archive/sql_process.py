@@ -47,10 +47,10 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     return (None, b""), respond
 
 
-def _encode_arrow(frame: Any, most: int) -> bytes:
+def _encode_arrow(frame: Any, max_bytes: int) -> bytes:
     """A frame in Arrow's format. Raises ``RequestError`` for one of too many bytes."""
     content = io.BytesIO()
     frame.write_ipc(content)  # not compressed: whoever reads it must not need more memory than it has bytes
-    if content.tell() > most:
-        raise RequestError(f"SQL: the answer is larger than {most / 1e6:g} MB: ask for fewer columns or rows")
+    if content.tell() > max_bytes:
+        raise RequestError(f"SQL: the answer is larger than {max_bytes / 1e6:g} MB: ask for fewer columns or rows")
     return content.getvalue()

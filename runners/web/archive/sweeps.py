@@ -117,22 +117,22 @@ def _list_varying_settings(jobs: Sequence[SweepJob]) -> list[str]:
 JobResults = Sequence[tuple[SweepJob, list[PairingResult]]]
 
 
-def _find_objective(found: JobResults) -> str | None:
-    return next((job.objective for job, _ in found if job.objective), None)
+def _find_objective(job_results: JobResults) -> str | None:
+    return next((job.objective for job, _ in job_results if job.objective), None)
 
 
-def _is_judged_by_score(found: JobResults) -> bool:
+def _is_judged_by_score(job_results: JobResults) -> bool:
     """Whether jobs are judged by the first agent's score, and each is one pairing."""
-    return all(len(pairings) == 1 for _, pairings in found if pairings) and _find_objective(found) in (None, "score")
+    return all(len(pairings) == 1 for _, pairings in job_results if pairings) and _find_objective(job_results) in (None, "score")
 
 
-def _build_jobs_table(settings: Sequence[str], found: JobResults) -> Table:
+def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table:
     """A row for each pairing of each job; a job without results says why in the place of its first agent."""
     nothing: list[PairingResult | None] = [None]
-    rows = [(job, each) for job, pairings in found for each in pairings or nothing]
+    rows = [(job, each) for job, pairings in job_results for each in pairings or nothing]
     shown = rows[:MAX_ROWS]
     jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
-    scores, objective = [each.score if each else None for each in pairings], _find_objective(found)
+    scores, objective = [each.score if each else None for each in pairings], _find_objective(job_results)
     pages = [urls.run_url(job.run_id) if job.run_id else "" for job in jobs]
     values = [MISSING if job.value is None else format_quantity(objective or "", job.value) for job in jobs]
     columns = [
@@ -140,7 +140,7 @@ def _build_jobs_table(settings: Sequence[str], found: JobResults) -> Table:
         *(text_column(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
         *(
             []
-            if _is_judged_by_score(found)
+            if _is_judged_by_score(job_results)
             else [ResultColumn(format_quantity_heading(objective or "objective"), values)]
         ),
         text_column("first agent", [each.first if each else job.status for job, each in shown]),
@@ -155,12 +155,12 @@ def _build_jobs_table(settings: Sequence[str], found: JobResults) -> Table:
     return Table(f"Jobs{some}", columns)
 
 
-def _build_figure(settings: Sequence[str], found: JobResults) -> Figure | str:
+def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | str:
     """The picture, or why there is none."""
     if len(settings) not in (1, 2):
         what = "no setting varies" if not settings else f"{len(settings)} settings vary"
         return f"No picture: {what}: a picture needs one or two."
-    rows, y = _build_points(settings, found)
+    rows, y = _build_points_and_value_name(settings, job_results)
     if rows.height < 2:
         return "No picture: fewer than two jobs have a value."
     interval_of = ("low", "high") if "low" in rows.columns else (None, None)
@@ -181,15 +181,15 @@ def _build_figure(settings: Sequence[str], found: JobResults) -> Figure | str:
     return replace(figure, note=f"Blue is above the mean of all, orange below it.{pale}")
 
 
-def _build_points(settings: Sequence[str], found: JobResults) -> tuple[pl.DataFrame, str]:
+def _build_points_and_value_name(settings: Sequence[str], job_results: JobResults) -> tuple[pl.DataFrame, str]:
     """A row for each job that has a value, and the name of the value.
 
     It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
     """
-    objective, by_score = _find_objective(found), _is_judged_by_score(found)
+    objective, by_score = _find_objective(job_results), _is_judged_by_score(job_results)
     name = SCORE if by_score else format_quantity_heading(objective or "value")
     rows: list[dict[str, Any]] = []
-    for job, pairings in found:
+    for job, pairings in job_results:
         point: dict[str, Any] = _parse_settings(job.overrides, settings)
         if by_score and pairings:
             score = pairings[0].score

@@ -63,9 +63,9 @@ def sweep_url(sweep_id: str) -> str:
     return f"{BROWSE}/sweeps/{sweep_id}"
 
 
-def analysis_url(text: str) -> str:
+def analysis_url(position: str) -> str:
     """The analysis of a position."""
-    return build_url("/analyse", {"text": text})
+    return build_url("/analyse", {"text": position})
 
 
 def game_analysis_url(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:

@@ -22,7 +22,7 @@ from quarto.game import Game, Participants, describe_ending, describe_turn
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import apply_decision
 from runners.play.hints import find_hint
-from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_run_spec, prepare_game
+from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_human_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import BackgroundJob, BackgroundPool
 from runners.web.page_rendering import check_decision_words, parse_whole_number
@@ -46,10 +46,10 @@ class TurnPendingError(Exception):
 class RememberingOpponent:
     """An opponent that repeats the answers that were given; for others it asks ``thinking``, if that is there."""
 
-    def __init__(self, label: str, answers: TurnsByGame, thinking: Opponent | None = None) -> None:
+    def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
         self.label = label
-        self._answers = answers
-        self._thinking = thinking
+        self._answers = turns_by_game
+        self._thinking = opponent
 
     def take_turn(self, game: Game) -> tuple[int, int]:
         if game not in self._answers and self._thinking is not None:
@@ -81,9 +81,9 @@ class GameState(NamedTuple):
 class WebGame:
     """A game between a person and an agent."""
 
-    def __init__(self, begun: GameAddress, prepared: PreparedGame, aids: Sequence[str] = ()) -> None:
-        self.start_address = begun
-        self.prepared = prepared
+    def __init__(self, start_address: GameAddress, prepared_game: PreparedGame, aids: Sequence[str] = ()) -> None:
+        self.start_address = start_address
+        self.prepared = prepared_game
         self.serial = next(_serials)
         self.aids = set(aids)
         self.moves: tuple[str, ...] = ()  # that count: those of the form that was sent last
@@ -122,7 +122,7 @@ class WebGame:
         with self.lock:
             if self.moves == (*moves, decision):
                 return self.moves
-            self._check_open()
+            self._check_not_logged()
             if self.replay(moves).thinking:
                 raise RequestError(f"{self.prepared.opponent.label} is thinking: wait for its turn")
             after = (*moves, decision)
@@ -135,7 +135,7 @@ class WebGame:
     def undo(self, moves: Sequence[str]) -> tuple[str, ...]:
         """The decisions without the last turn of the person, or its beginning."""
         with self.lock:
-            self._check_open()
+            self._check_not_logged()
             turns = self.replay(moves).turns
             if not turns:
                 raise RequestError("there is nothing to take back: you have not played yet")
@@ -146,10 +146,10 @@ class WebGame:
     def record_hint(self) -> None:
         """The person wants a hint."""
         with self.lock:
-            self._check_open()
+            self._check_not_logged()
             self.aids.add("hint")
 
-    def _check_open(self) -> None:
+    def _check_not_logged(self) -> None:
         if self.log_entry is not None:
             run_id, number = self.log_entry
             raise RequestError(f"this game is over, and logged as game {number} of run {run_id}: begin another one")
@@ -168,7 +168,7 @@ class WebGame:
                 except TurnPendingError:
                     break
             elif at < len(moves):
-                if not before.halfway:
+                if not before.is_gift_due:
                     turns.append(at)
                     news.clear()
                 session.advance_to(_apply_decision(moves[at], before))
@@ -205,24 +205,24 @@ class WebGameService:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._background = BackgroundPool(MAX_THINKING, kept=2 * MAX_GAMES, idle_seconds=IDLE_SECONDS, endless=True)
+        self._background = BackgroundPool(MAX_THINKING, max_jobs=2 * MAX_GAMES, idle_seconds=IDLE_SECONDS, unstoppable=True)
         self._games: OrderedDict[GameAddress, WebGame] = OrderedDict()
         self._lock = threading.Lock()
 
     def close(self) -> None:
         self._background.close()
 
-    def begin_game(self, setup: GameSetup, session: str) -> tuple[str, BackgroundJob]:
+    def begin_game(self, setup: GameSetup, browser_id: str) -> tuple[str, BackgroundJob]:
         """Begin a game: its id, and the job that sets the agent up, whose result is the game.
 
         Raises ``RequestError`` for rules or an agent that do not exist.
         """
-        identity = create_game_id()
-        return identity, self._start_setup_job(identity, setup, session, identity)
+        identity = create_web_game_id()
+        return identity, self._start_setup_job(identity, setup, browser_id, identity)
 
-    def find_setup_job(self, identity: str) -> BackgroundJob:
+    def find_setup_job(self, web_game_id: str) -> BackgroundJob:
         """The job that sets up the game of an id. Raises ``NotFoundError`` if there is none."""
-        found = self._background.find(identity)
+        found = self._background.find(web_game_id)
         if found is None:
             raise NotFoundError("this server does not know that game: begin a new one")
         return found
@@ -235,67 +235,67 @@ class WebGameService:
                 self._games.move_to_end(address.beginning)
             return found
 
-    def reopen_game(self, address: GameAddress, session: str) -> BackgroundJob:
+    def reopen_game(self, address: GameAddress, browser_id: str) -> BackgroundJob:
         """Take up a game where its address says; the job's result is the game.
 
         What was taken back in it is not known, so it counts as one in which the person took turns back. Raises as
         ``begin`` does.
         """
         key = ("open", address)
-        return self._start_setup_job(key, address.setup, session, address.id, address.number, address.moves, ("undo",))
+        return self._start_setup_job(key, address.setup, browser_id, address.id, address.number, address.moves, ("undo",))
 
     def find_reopen_job(self, address: GameAddress) -> BackgroundJob | None:
         """The job that takes up the game of an address, if somebody asked for that."""
         return self._background.find(("open", address))
 
-    def start_turn_job(self, held: WebGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
+    def start_turn_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
         """The job in which the agent answers, and the game is logged if it is over."""
         return self._background.find_or_start(
-            (held.serial, moves), lambda _job: held.play_agent_turn(moves), FOREVER, owner=session
+            (game.serial, moves), lambda _job: game.play_agent_turn(moves), FOREVER, owner=browser_id
         )
 
-    def find_turn_job(self, held: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
+    def find_turn_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """That job, if it was begun."""
-        return self._background.find((held.serial, moves))
+        return self._background.find((game.serial, moves))
 
-    def start_hint_job(self, held: WebGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
+    def start_hint_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
         """The job that finds a hint: it needs kernels, for which no page waits."""
-        key = ("hint", held.serial, moves)
+        key = ("hint", game.serial, moves)
         return self._background.find_or_start(
-            key, lambda _job: find_hint(held.replay(moves).game), FOREVER, owner=session
+            key, lambda _job: find_hint(game.replay(moves).game), FOREVER, owner=browser_id
         )
 
-    def find_hint_job(self, held: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
+    def find_hint_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """That job, if it was begun."""
-        return self._background.find(("hint", held.serial, moves))
+        return self._background.find(("hint", game.serial, moves))
 
     def _start_setup_job(
         self,
         key: Hashable,
         setup: GameSetup,
-        session: str,
-        identity: str,
-        number: int | None = None,
+        browser_id: str,
+        web_game_id: str,
+        game_number: int | None = None,
         moves: tuple[str, ...] = (),
         aids: Sequence[str] = (),
     ) -> BackgroundJob:
-        settings, known = self._site.options, self._site.service(AgentsAndRules)
+        settings, known = self._site.options, self._site.find_service(AgentsAndRules)
         rules, agent = known.load_rules(setup.rules), known.load_agent(setup.agent)
 
         def work(_job: BackgroundJob) -> WebGame:
-            spec = build_run_spec(rules, setup.name, agent, setup.seat, setup.seed)
+            spec = build_human_run_spec(rules, setup.name, agent, setup.seat, setup.seed)
             player = agent.build()
             players = (player, GuardedAgent(player, agent.label, rules))
-            prepared = prepare_game(spec, setup.seat, players, settings.archive, settings.command, number)
-            held = self._keep_game(WebGame(GameAddress(setup, prepared.number, identity), prepared, aids))
+            prepared = prepare_game(spec, setup.seat, players, settings.archive, settings.command, game_number)
+            held = self._keep_game(WebGame(GameAddress(setup, prepared.number, web_game_id), prepared, aids))
             held.play_agent_turn(moves)
             return held
 
-        return self._background.find_or_start(key, work, FOREVER, owner=session)
+        return self._background.find_or_start(key, work, FOREVER, owner=browser_id)
 
-    def _keep_game(self, held: WebGame) -> WebGame:
+    def _keep_game(self, game: WebGame) -> WebGame:
         with self._lock:
-            found = self._games.setdefault(held.start_address, held)
+            found = self._games.setdefault(game.start_address, game)
             while len(self._games) > MAX_GAMES:
                 self._games.popitem(last=False)
             return found
@@ -340,7 +340,7 @@ class GameAddress(NamedTuple):
         return self._replace(moves=())
 
 
-def create_game_id() -> str:
+def create_web_game_id() -> str:
     """An id that nobody can guess."""
     return secrets.token_urlsafe(16)
 
@@ -349,7 +349,7 @@ def parse_setup(values: Mapping[str, str]) -> GameSetup:
     """The setup among the values of a form or an address. Raises ``RequestError`` for what is missing or wrong."""
     seat, seed = parse_whole_number(values, "seat", 1), parse_whole_number(values, "seed")
     return GameSetup(
-        _parse_text(values, "agent"), values.get("rules") or "classic", seat, seed, _parse_text(values, "name")
+        _parse_text_field(values, "agent"), values.get("rules") or "classic", seat, seed, _parse_text_field(values, "name")
     )
 
 
@@ -366,7 +366,7 @@ def _check_moves(words: list[str]) -> tuple[str, ...]:
     return check_decision_words("moves", words, MAX_MOVES, RESIGN)
 
 
-def _parse_text(values: Mapping[str, str], name: str) -> str:
+def _parse_text_field(values: Mapping[str, str], name: str) -> str:
     text = values.get(name, "").strip()
     if not text or len(text) > 200:
         raise RequestError(f"{name} {text[:40]!r} is not a text of 1 to 200 characters")

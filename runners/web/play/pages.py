@@ -22,7 +22,7 @@ from runners.play.session import format_aids, format_plies_query
 from runners.terminal.console import format_sql_command
 from runners.web.agents_and_rules import AgentsAndRules, split_label
 from runners.web.archive.urls import build_url, game_analysis_url
-from runners.web.background import BackgroundJob, compilation_counter
+from runners.web.background import BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import FormFields, find_browser_id, redirect_to, render_page
 from runners.web.play.games import (
     GAME_PATH,
@@ -51,7 +51,7 @@ def setup_page(request: Request) -> Response:
 def _render_setup_page(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
     """The form with these values, and why they were refused."""
     site = find_site(request)
-    known = site.service(AgentsAndRules)
+    known = site.find_service(AgentsAndRules)
     agent, given = split_label(fields.get("agent") or DEFAULT_OPPONENT)
     rules, playable = fields.get("rules") or "classic", known.list_playable_rules(agent)
     if rules not in playable and not error:
@@ -61,7 +61,7 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
         "play_setup.html",
         400 if error else 200,
         agent=agent,
-        parameters=known.list_parameters(agent),
+        parameters=known.list_agent_parameters(agent),
         described=known.all_agents,
         given=given | _select_parameters(agent, fields),
         levels=LEVELS,
@@ -90,9 +90,9 @@ def begin_game(request: Request, fields: FormFields) -> Response:
         setup = parse_setup(fields)
         given = {key: text.strip() for key, text in _select_parameters(setup.agent, fields).items() if text.strip()}
         if given:  # an empty field means the usual value
-            usual = {each.name: each.usual for each in site.service(AgentsAndRules).list_parameters(setup.agent)}
+            usual = {each.name: each.usual for each in site.find_service(AgentsAndRules).list_agent_parameters(setup.agent)}
             setup = setup._replace(agent=format_label(setup.agent, given, usual))
-        identity, job = site.service(WebGameService).begin_game(setup, find_browser_id(request))
+        identity, job = site.find_service(WebGameService).begin_game(setup, find_browser_id(request))
         if not job.wait():
             return redirect_to(f"/play/begun/{identity}")
         held: WebGame = job.result()
@@ -104,7 +104,7 @@ def begin_game(request: Request, fields: FormFields) -> Response:
 @router.get("/play/begun/{identity}")
 def game_wait_page(request: Request, identity: str) -> Response:
     """Wait until the agent is set up, and go on to the game."""
-    job = find_site(request).service(WebGameService).find_setup_job(identity)
+    job = find_site(request).find_service(WebGameService).find_setup_job(identity)
     if not job.wait():
         return _render_waiting_page(request, job)
     held: WebGame = job.result()
@@ -115,7 +115,7 @@ def game_wait_page(request: Request, identity: str) -> Response:
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     """The game of an address. No agent is asked for a link, nor a hint sought: the page has forms that do it."""
     address = parse_address(request.query_params)
-    games = find_site(request).service(WebGameService)
+    games = find_site(request).find_service(WebGameService)
     held = games.find_game(address)
     if held is None:
         job = games.find_reopen_job(address)
@@ -136,7 +136,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     if pending and pending.wait():
         found, pending = pending.result(), None  # raises what went wrong
         seen = held.replay(address.moves)
-    view = build_game_view(seen, parse_piece(piece) if piece else NONE, found, closed=held.log_entry is not None)
+    view = build_game_view(seen, parse_piece(piece) if piece else NONE, found, is_logged=held.log_entry is not None)
     return _render_game_page(request, address, held, seen, view, pending)
 
 
@@ -144,7 +144,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
     """Carry out a decision of the person, or a command: open, undo, hint, resign, log."""
     address, session = parse_address(request.query_params), find_browser_id(request)
-    games = find_site(request).service(WebGameService)
+    games = find_site(request).find_service(WebGameService)
     held = games.find_game(address)
     if held is None:
         job = games.reopen_game(address, session)
@@ -179,45 +179,45 @@ def _render_resume_page(request: Request, address: GameAddress) -> Response:
 def _render_game_page(
     request: Request,
     address: GameAddress,
-    held: WebGame,
-    seen: GameState,
+    game: WebGame,
+    state: GameState,
     view: GameView,
     pending: BackgroundJob | None,
 ) -> Response:
     setup = address.setup
     logged = None
-    if held.log_entry is not None:
-        run_id, number = held.log_entry
+    if game.log_entry is not None:
+        run_id, number = game.log_entry
         question = format_sql_command(format_plies_query(run_id, number), find_site(request).options.archive)
         logged = {"run_id": run_id, "number": number, "game_id": first_game_id(0, number), "question": question}
     return render_page(
         request,
         "play_game.html",
         view=view,
-        seen=seen,
+        seen=state,
         setup=setup,
         query=address.to_query(),
         action=build_url(GAME_PATH, {**address.to_query(), "piece": request.query_params.get("piece")}),
-        end=build_url(GAME_PATH, address._replace(moves=held.moves).to_query())
-        if logged and not seen.session.is_over
+        end=build_url(GAME_PATH, address._replace(moves=game.moves).to_query())
+        if logged and not state.session.is_over
         else "",
-        analysis=game_analysis_url(seen.game.plies, seen.game.rules.name, seen.game.hand),
-        compiling=pending is not None and compilation_counter().active,
-        over=seen.session.is_over,
-        won=seen.game.winner == setup.seat,
-        drawn=seen.game.winner == NONE,
+        analysis=game_analysis_url(state.game.plies, state.game.rules.name, state.game.hand),
+        compiling=pending is not None and find_compilation_counter().active,
+        over=state.session.is_over,
+        won=state.game.winner == setup.seat,
+        drawn=state.game.winner == NONE,
         logged=logged,
-        counts=seen.session.is_over and tuple(address.moves) == held.moves,
-        used=format_aids(held.aids),
-        trouble=held.log_error,
-        notes=list(describe_untrained_agents([held.prepared.spec.agents[1]])),
+        counts=state.session.is_over and tuple(address.moves) == game.moves,
+        used=format_aids(game.aids),
+        trouble=game.log_error,
+        notes=list(describe_untrained_agents([game.prepared.spec.agents[1]])),
         refresh=1 if pending is not None else None,
     )
 
 
 def _render_waiting_page(request: Request, job: BackgroundJob) -> Response:
     why = ": others are served first" if job.queued else ""
-    if compilation_counter().active:
+    if find_compilation_counter().active:
         why = ": its kernels are being compiled, which may take a minute. Later games find them ready"
     return render_page(request, "waiting.html", title="One moment", line=f"The agent is being set up{why}.", refresh=1)
 
@@ -236,16 +236,16 @@ class GameView(NamedTuple):
     hints: list[str]
 
 
-def build_game_view(seen: GameState, chosen: int, found: Hint | None, closed: bool = False) -> GameView:
-    """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that.
+def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False) -> GameView:
+    """The view of a game; ``chosen_piece`` is the piece to place where the mover chooses, NONE before that.
 
-    ``closed``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
+    ``is_logged``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
     """
-    game = seen.game
-    yours = not (closed or seen.session.is_over or seen.thinking)
+    game = state.game
+    yours = not (is_logged or state.session.is_over or state.thinking)
     asked = game.next_decision if yours else NextDecision.NOTHING
-    hand = game.hand if asked is not NextDecision.PLY or chosen not in game.pieces_left else chosen
-    best = {word for each in (found.best if found and yours else ()) for word in (each, each.partition("@")[0])}
+    hand = game.hand if asked is not NextDecision.PLY or chosen_piece not in game.pieces_left else chosen_piece
+    best = {word for each in (hint.best if hint and yours else ()) for word in (each, each.partition("@")[0])}
     return GameView(
         [_mark_hint(_build_cell_tile(game, asked, cell, hand), best) for cell in range(CELLS)],
         [_mark_hint(_build_piece_tile(game, asked, piece, hand), best) for piece in range(PIECES)],
@@ -255,42 +255,42 @@ def build_game_view(seen: GameState, chosen: int, found: Hint | None, closed: bo
         asked,
         yours,
         format_game(game.plies),
-        found.lines if found and yours else [],
+        hint.lines if hint and yours else [],
     )
 
 
-def _mark_hint(tile: DecisionTile, best: set[str]) -> DecisionTile:
+def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:
     """The tile with a mark if a hint recommends it."""
-    if (tile.decision or tile.choice) not in best:
+    if (tile.decision or tile.choice) not in hinted_words:
         return tile
     return tile._replace(hinted=True, label=f"{tile.label} (hint)")
 
 
-def _build_cell_tile(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:
+def _build_cell_tile(game: Game, next_decision: NextDecision, cell: int, hand: int) -> DecisionTile:
     name, filled = format_cell(cell), build_filled_cell_tile(game, cell)
     if filled is not None:
         return filled
-    if hand == NONE or asked not in (NextDecision.PLACEMENT, NextDecision.PLY):
+    if hand == NONE or next_decision not in (NextDecision.PLACEMENT, NextDecision.PLY):
         return DecisionTile(name, NONE, f"{name}, empty")
-    decision = name if asked is NextDecision.PLACEMENT else f"{format_piece(hand)}@{name}"
+    decision = name if next_decision is NextDecision.PLACEMENT else f"{format_piece(hand)}@{name}"
     return DecisionTile(name, NONE, f"{name}, empty: place {format_piece(hand)} here", decision=decision)
 
 
-def _build_piece_tile(game: Game, asked: NextDecision, piece: int, hand: int) -> DecisionTile:
+def _build_piece_tile(game: Game, next_decision: NextDecision, piece: int, hand: int) -> DecisionTile:
     name, taken = format_piece(piece), build_taken_piece_tile(game, piece)
     if taken is not None:
         return taken
-    if asked is NextDecision.PLY:
+    if next_decision is NextDecision.PLY:
         held = "hand" if piece == hand else "left"
         return DecisionTile(name, piece, f"Place {describe_piece(piece)}", choice=name, held=held)
-    if asked is NextDecision.GIFT:
+    if next_decision is NextDecision.GIFT:
         return DecisionTile(name, piece, f"Give {describe_piece(piece)}", decision=name)
     return DecisionTile(name, piece, describe_piece(piece))
 
 
-def _describe_task(asked: NextDecision, hand: int) -> str:
-    if asked is NextDecision.GIFT:
+def _describe_task(next_decision: NextDecision, hand: int) -> str:
+    if next_decision is NextDecision.GIFT:
         return "Your turn: give a piece."
-    if asked is NextDecision.PLACEMENT or (asked is NextDecision.PLY and hand != NONE):
+    if next_decision is NextDecision.PLACEMENT or (next_decision is NextDecision.PLY and hand != NONE):
         return f"Your turn: place piece {format_piece(hand)} on an empty cell."
-    return "Your turn: choose a piece to place." if asked is NextDecision.PLY else ""
+    return "Your turn: choose a piece to place." if next_decision is NextDecision.PLY else ""

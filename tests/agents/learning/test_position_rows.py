@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agents.learning.position_rows import (
-    add_row,
-    build_empty_rows,
-    build_rows,
+    find_or_add_row,
+    build_empty_row_knowledge,
+    build_row_knowledge,
     enlarge_rows,
     find_row,
     has_room,
@@ -33,10 +33,10 @@ def signed(key: Key) -> Key:
 
 
 def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
-    knowledge, rows, grown = build_empty_rows(np.array([0.5])), dict[Key, list[float]](), 0
+    knowledge, rows, grown = build_empty_row_knowledge(np.array([0.5])), dict[Key, list[float]](), 0
     for number, key in enumerate(some_positions(10_000)):
         width = 1 + key[1] % 16
-        first = add_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
+        first = find_or_add_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
         row = knowledge.table[first : first + width]
         if key not in rows:
             assert np.isnan(row).all()
@@ -62,7 +62,7 @@ def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
     keys = sorted({signed(key) for key in some_positions(2 * size)})[:size]
     columns = tuple(np.array(column, np.int64) for column in (zip(*keys, strict=True) if keys else ([], [], [])))
     widths = np.array([1 + key[1] % 16 for key in keys], np.int64)
-    knowledge, first = build_rows(np.zeros(2), columns, widths)
+    knowledge, first = build_row_knowledge(np.zeros(2), columns, widths)
     assert first.tolist() == (np.cumsum(widths) - widths).tolist()
     assert [tuple(row) for row in np.array(list_positions(knowledge)).T.tolist()] == [
         (*key, place) for key, place in zip(keys, first.tolist(), strict=True)

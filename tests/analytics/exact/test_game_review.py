@@ -57,15 +57,15 @@ def test_values_and_better_choices_are_those_of_playing_every_game_out(name: str
     assert games
     for plies in games:
         found = review_game(rules, plies, opening=OPENING)
-        assert (found.unjudged, len(found.decisions)) == (0, (2 - rules.mover_chooses) * (len(plies) - OPENING))
+        assert (found.unjudged_count, len(found.decisions)) == (0, (2 - rules.mover_chooses) * (len(plies) - OPENING))
         for index, decision in enumerate(found.decisions):
             values = naive_values(plies, decision.ply, decision.kind, rules)
             assert decision.seat == (decision.ply + (decision.kind == "placement")) % 2
             assert decision.piece == plies[decision.ply][0]
             assert (decision.before, decision.after) == (max(values.values()), values[decision.piece, decision.cell])
             kept = tuple(sorted(choice for choice, value in values.items() if value == decision.before))
-            assert found.better.get(index, kept) == kept
-            assert (index in found.better) == (decision.regret > 0)
+            assert found.better_choices.get(index, kept) == kept
+            assert (index in found.better_choices) == (decision.regret > 0)
         mistakes += len(found.mistakes)
     assert mistakes > 0
 
@@ -80,7 +80,7 @@ def test_the_gift_in_hand_of_an_unfinished_game_is_judged_too() -> None:
 
 def test_a_whole_game_is_judged_from_the_first_gift() -> None:
     found = review_game(CLASSIC, WON)
-    assert found.unjudged == 0
+    assert found.unjudged_count == 0
     assert [(each.ply, each.kind) for each in found.decisions[:3]] == [(0, "gift"), (0, "placement"), (1, "gift")]
     assert found.decisions[0].before == 0  # the game is a draw
     assert found.decisions[-1].after == 1
@@ -91,9 +91,9 @@ def test_what_the_time_does_not_suffice_for_is_the_beginning() -> None:
     started = time.monotonic()
     found = review_game(rules, plies, seconds=0)
     assert time.monotonic() - started < 5
-    assert found.unjudged >= 4
-    assert found.unjudged + len(found.decisions) == 12
-    assert all(decision.ply * 2 + (decision.kind == "placement") >= found.unjudged for decision in found.decisions)
+    assert found.unjudged_count >= 4
+    assert found.unjudged_count + len(found.decisions) == 12
+    assert all(decision.ply * 2 + (decision.kind == "placement") >= found.unjudged_count for decision in found.decisions)
 
 
 def test_an_exception_while_waiting_ends_the_search_and_is_passed_on() -> None:

@@ -15,7 +15,7 @@ from analytics.exact.position_set import (
     NO_GIFT_COLUMN,
     PIECE_COUNTS,
     PositionSet,
-    compute_judgement,
+    summarise_regrets,
     compute_regrets,
     estimate_ratio,
     read_logged_games,
@@ -163,7 +163,7 @@ def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.D
 
 def test_rules_without_a_set_and_archives_without_games_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"no set of positions for rules 'torus'.*policy positions --rules torus"):
-        position_set.find_shipped_set("torus")
+        position_set.find_shipped_set_path("torus")
     with pytest.raises(RequestError, match="no games under rules 'torus'"):
         build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["torus"], piece_counts=(14,)))
     with pytest.raises(RequestError, match="the mover chooses the piece"):
@@ -217,7 +217,7 @@ def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:
         )
     )
     turns.cells[::2, 1] = -1  # every second position is forfeited once
-    frame = compute_judgement(late, compute_regrets(late.values, turns))
+    frame = summarise_regrets(late, compute_regrets(late.values, turns))
     whole = {row["kind"]: row for row in frame.filter(frame["source"].is_null() & frame["pieces"].is_null()).to_dicts()}
     values = late.values.max(axis=(1, 2))
     assert whole["placement"]["decisions"] == 2 * len(values) == whole["turn"]["decisions"]

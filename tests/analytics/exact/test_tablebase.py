@@ -25,7 +25,7 @@ from analytics.exact.tablebase import (
     Tablebase,
     find_largest_tablebase,
     list_tablebases,
-    load_base,
+    load_tablebase_index,
     open_tablebase,
     read_tablebase,
     tablebase_name,
@@ -211,7 +211,7 @@ def test_rules_of_one_name_share_neither_chunks_nor_a_file(quick: Path, tmp_path
 def test_only_one_process_builds_a_tablebase(tmp_path: Path) -> None:
     chunks = job(tmp_path).chunk_folder
     chunks.mkdir()
-    with tablebase_build._lock(chunks), pytest.raises(RequestError, match=r"another process builds in .*quick-3"):
+    with tablebase_build._lock_folder(chunks), pytest.raises(RequestError, match=r"another process builds in .*quick-3"):
         Watched().build(job(tmp_path))
 
 
@@ -268,13 +268,13 @@ def test_a_damaged_card_is_refused(whole: Tablebase, change: dict[str, object]) 
 
 def test_the_largest_one_is_used_and_the_users_own_first(own_home: Path) -> None:
     assert find_largest_tablebase(QUICK) is None
-    assert load_base(QUICK) is None
+    assert load_tablebase_index(QUICK) is None
     built(own_home, pieces=2)
     largest = built(own_home, pieces=3)
     assert user_folder() == own_home
     assert find_largest_tablebase(replace(QUICK, name="of another name")) == largest
     assert find_largest_tablebase(replace(QUICK, chooser="opponent", squares="plain")) is None
-    base, lesser = load_base(QUICK), read_tablebase(largest).to_base(1)
+    base, lesser = load_tablebase_index(QUICK), read_tablebase(largest).to_tablebase_index(1)
     assert base is not None
     assert (base.pieces, int(np.count_nonzero(base.words))) == (3, sum(largest.card.boards))
     assert (lesser.pieces, int(np.count_nonzero(lesser.words))) == (1, 2)
@@ -376,7 +376,7 @@ def test_a_sample_of_shipped_values_is_the_same_when_solved_again(path: Path) ->
 def test_under_torus_square_the_first_placer_wins_at_placement_13() -> None:
     """As the published solver of that variant found."""
     rules = PRESETS["torus_square"]
-    solver = Solver(rules, 512.0, load_base(rules))
+    solver = Solver(rules, 512.0, load_tablebase_index(rules))
     assert solver.value(EMPTY) == -1
     assert solver.distance(EMPTY, -1) == 13
 

@@ -17,7 +17,7 @@ from analytics import open_archive
 from analytics.exact import position_set
 from analytics.exchange import data_package
 from analytics.exchange.export import ExportRequest, write_export
-from analytics.questions.sql.views import VIEWS, find_column_meanings
+from analytics.questions.sql.views import VIEWS, find_column_meanings_and_units
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS
@@ -89,7 +89,7 @@ def test_a_condition_chooses_the_games_of_all_tables(whole: Path, tmp_path: Path
 
 def test_every_exported_column_has_a_meaning() -> None:
     for table in data_package.TABLE_CONDITIONS:
-        assert {name for name, (meaning, _) in find_column_meanings(table).items() if meaning} == set(VIEWS[table])
+        assert {name for name, (meaning, _) in find_column_meanings_and_units(table).items() if meaning} == set(VIEWS[table])
 
 
 def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ SHIPPED = {
 def test_the_positions_and_puzzles_that_ship_are_datasets() -> None:
     """If this fails: write the texts of ``data_package.build_documents`` to their paths."""
     for folder, card in SHIPPED.items():
-        for name, text in data_package.build_documents(folder, card).items():
+        for name, text in data_package.build_card_and_package(folder, card).items():
             assert (folder / name).read_text(encoding="utf-8") == text
         assert_described(folder)
 

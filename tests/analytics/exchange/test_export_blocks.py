@@ -19,7 +19,7 @@ Key = tuple[str, int]
 def ids(root: Path, where: str | None = None, sample: int | None = None, seed: int = 1) -> list[Key]:
     with open_archive(root) as opened:
         chunks = read_export_blocks(select_games(opened, where), sample, seed)
-        return [(of.record.run_id, game) for of in chunks for game in of.block.game_id.tolist()]
+        return [(of.record.run_id, game) for of in chunks for game in of.range_games.game_id.tolist()]
 
 
 def test_every_chosen_game_comes_once_those_of_the_same_agents_together(whole: Path) -> None:

@@ -57,7 +57,7 @@ def read(text: str | bytes, **tags: Any) -> ParsedText:
 
 def import_text(root: Path, text: str | bytes, **tags: Any) -> list[ImportedRun]:
     found = read(text, **tags)
-    assert found.bad == []
+    assert found.bad_lines == []
     return import_games(Archive.open(root, create=True), found, naive.PRESETS, CODE, "qarena archive import")
 
 
@@ -88,7 +88,7 @@ def test_a_game_with_any_labels_is_read_as_it_was_written(
     tags = format_heading_tags(heading._asdict())
     assert written.decode().split("\n") == [*(naive_line(game, tags) for game in games), ""]
     found = read(written)
-    assert found.bad == []
+    assert found.bad_lines == []
     for i, game in enumerate(games):
         plies = int(found.games.plies[i])
         assert [*zip(found.games.pieces[:plies, i], found.games.cells[:plies, i], strict=True)] == game["plies"]
@@ -116,10 +116,10 @@ def test_plies_are_read_as_the_notation_reads_them(parts: list[tuple[str, str]])
     found = read(f"[result=0-1] {plies}\n")
     expected, complaint = parsed(plies)
     if complaint:
-        assert [bad.reason.partition("(")[0] for bad in found.bad] == [complaint]
+        assert [bad.reason.partition("(")[0] for bad in found.bad_lines] == [complaint]
     elif "\u00a0" in plies:  # blank to Python, and to nobody who looks for a space
-        assert "separate the plies by spaces" in found.bad[0].reason
-    elif found.bad:
+        assert "separate the plies by spaces" in found.bad_lines[0].reason
+    elif found.bad_lines:
         assert has_line({cell: piece for piece, cell in expected}, naive.PRESETS["classic"])
     else:
         count = found.games.plies[0]
@@ -140,7 +140,7 @@ def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
                 board[cell] = piece
                 finished += [ply] if has_line(board, rules) else []
             expected.append(finished[:1] != [] and finished[0] < len(plies) - 1)
-        goes_on = {bad.line - 1 for bad in read("\n".join(lines)).bad if "the game goes on" in bad.reason}
+        goes_on = {bad.line - 1 for bad in read("\n".join(lines)).bad_lines if "the game goes on" in bad.reason}
         assert [i in goes_on for i in range(60)] == expected
         assert len(goes_on) > 5
 
@@ -250,8 +250,8 @@ def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RequestError, match=complaint):
             import_text(tmp_path / name, changed)
         assert Archive.open(tmp_path / name).load_runs() == []
-    assert read(text.replace(b'"seed":7', b'"seed":8')).bad[0].reason.startswith("this record of a run cannot be read")
-    assert "is not a run and a game's id, such as fd0da72c3fbb 555" in read(f"[game=x 1] {WON}").bad[0].reason
+    assert read(text.replace(b'"seed":7', b'"seed":8')).bad_lines[0].reason.startswith("this record of a run cannot be read")
+    assert "is not a run and a game's id, such as fd0da72c3fbb 555" in read(f"[game=x 1] {WON}").bad_lines[0].reason
 
 
 def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_path: Path) -> None:
@@ -340,12 +340,12 @@ NO_GAMES = (
 def test_a_line_that_is_no_game_is_named_with_what_is_wrong() -> None:
     for line, complaint in NO_GAMES:
         found = read(f"{WON}\n\n# the next one is bad\n{line}\n{WON}\n")
-        assert [bad.line for bad in found.bad] == [4]
-        assert complaint in found.bad[0].reason
-        assert "\n" not in found.bad[0].reason
+        assert [bad.line for bad in found.bad_lines] == [4]
+        assert complaint in found.bad_lines[0].reason
+        assert "\n" not in found.bad_lines[0].reason
         assert len(found.tags) == 2
     found = read(f"[agent_0=\xe9] {WON}".encode("latin-1"))
-    assert [bad.reason for bad in found.bad] == ["byte 9 of the line is not UTF-8: save the file as UTF-8"]
+    assert [bad.reason for bad in found.bad_lines] == ["byte 9 of the line is not UTF-8: save the file as UTF-8"]
 
 
 def test_tags_may_stand_in_any_order_with_any_spaces() -> None:

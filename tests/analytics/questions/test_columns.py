@@ -15,7 +15,7 @@ from analytics.questions.columns import (
     QUANTITIES,
     format_elo,
     format_expected_value,
-    format_noun,
+    format_count_with_noun,
     format_quantity,
     format_quantity_heading,
     format_seconds,
@@ -87,7 +87,7 @@ def test_numbers_have_one_sign_and_no_exponent() -> None:
     ]
     assert [format_expected_value(each) for each in (-0.006, 0.0001)] == ["\N{MINUS SIGN}0.006", "0.000"]
     assert format_elo(-0.5) == "\N{MINUS SIGN}0.5"
-    assert [format_noun(count, "game") for count in (0, 1, 2000)] == ["no games", "1 game", "2,000 games"]
+    assert [format_count_with_noun(count, "game") for count in (0, 1, 2000)] == ["no games", "1 game", "2,000 games"]
 
 
 def test_what_jobs_are_judged_by_has_the_form_of_its_quantity() -> None:

@@ -94,7 +94,7 @@ def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
     names, found = ("loss", "draw", "win"), {}
     for result in met.results:
         turned = result.first > result.second
-        tally = result.tally.swapped if turned else result.tally
+        tally = result.tally.with_agents_swapped if turned else result.tally
         counts: Counter[str] = Counter()
         for a in range(3):
             for b in range(3):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.questions.mistakes import CANDIDATES, find_judged_agents, find_worst_mistakes, summarise_decisions
+from analytics.questions.mistakes import CANDIDATES, build_judged_agent_names, find_worst_mistakes, summarise_decisions
 from analytics.questions.selection import read_plies
 from analytics.questions.sql import lazy_rows
 from analytics.statistics.tally import normal_quantile, wilson_interval
@@ -36,7 +36,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 @pytest.mark.parametrize("by_ply", [False, True])
 def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
     with open_archive(judged.root) as opened:
-        found = summarise_decisions(opened, "ply BETWEEN 2 AND 7", by_ply, find_judged_agents(opened, "true"))
+        found = summarise_decisions(opened, "ply BETWEEN 2 AND 7", by_ply, build_judged_agent_names(opened, "true"))
         rows = opened.sql(
             "SELECT run_id, game_id, agent, kind, ply, regret FROM decisions WHERE ply BETWEEN 2 AND 7"
         ).rows()
@@ -103,7 +103,7 @@ def test_positions_are_replayed_only_for_a_condition_that_reads_them(
 
     monkeypatch.setattr(lazy_rows, "scan_boards", watched)
     with open_archive(judged.root) as opened:
-        names = find_judged_agents(opened, "true")
+        names = build_judged_agent_names(opened, "true")
         plain = summarise_decisions(opened, "ply > 3", True, names)
         assert not replayed
         assert summarise_decisions(opened, "ply > 3 AND board >= 0", True, names).equals(plain)

@@ -267,9 +267,9 @@ def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) ->
     assert games(since=run.created[:10], until=run.created[:10]) == games()
     assert games(since=run.created) == games()
     least = sorted(explore_position(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
-    assert explore_position(opened, EMPTY_BOARD, "turn", least=least)["games"].min() == least
+    assert explore_position(opened, EMPTY_BOARD, "turn", min_games=least)["games"].min() == least
     with pytest.raises(RequestError, match="no gift was chosen at least 1,000,000 times"):
-        explore_position(opened, least=10**6)
+        explore_position(opened, min_games=10**6)
     with pytest.raises(RequestError, match="no runs of that time"):
         games(until="2020-01-31")
 

@@ -156,7 +156,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 def test_intervals_do_not_depend_on_the_order_of_pairings_or_of_their_agents() -> None:
     tallies = {pair: Tally(pairs=tally.pairs, singles=tally.singles) for pair, tally in random_tallies(6, 4).items()}
     tallies["a", "b"] += Tally(pairs=((3, 1, 4), (1, 5, 9), (2, 6, 5)))
-    other = {(second, first): tally.swapped for (first, second), tally in reversed(tallies.items())}
+    other = {(second, first): tally.with_agents_swapped for (first, second), tally in reversed(tallies.items())}
     apart = {**other, ("a", "b"): tallies["a", "b"]}
     del apart["b", "a"]
     here, there, elsewhere = (fit_ratings(each, anchor="a", samples=20) for each in (tallies, other, apart))
@@ -171,7 +171,7 @@ def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
     )
     found = fit_ratings(tallies, anchor="a", anchor_elo=1000, samples=10)
     assert {rating.agent: rating.group for rating in found.ratings} == {"a": 0, "b": 0, "c": 0, "x": 1, "y": 1}
-    assert found.groups == 2
+    assert found.group_count == 2
     assert elos(found)["a"] == pytest.approx(1000)
     assert (elos(found)["x"] + elos(found)["y"]) / 2 == pytest.approx(1000)
     group = np.array([rating.group for rating in found.ratings])

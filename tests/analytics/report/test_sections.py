@@ -170,7 +170,7 @@ def test_the_crosstable_scores_every_game_between_two_agents(
         for seat in (0, 1):
             if row["agent_0"] != row["agent_1"]:
                 points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
-    frame = strength.compute_standings(select_report_data(opened, where)).to_frame()
+    frame = strength.build_shown_crosstable(select_report_data(opened, where)).to_frame()
     against = frame.unpivot([f"v {agent}" for agent in frame["agent"]], index="agent").drop_nulls()
     found = {(agent, opponent.removeprefix("v ")): score for agent, opponent, score in against.iter_rows()}
     assert found == pytest.approx({both: sum(scored) / len(scored) for both, scored in points.items()})
@@ -186,8 +186,8 @@ def test_the_crosstable_scores_every_game_between_two_agents(
 
 def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> None:
     chosen = select_report_data(opened, f"run_id = '{RUNS[1].record.run_id}'")
-    (first, *_) = strength.compute_standings(chosen).standings
-    seen = chosen.results[0].tally if RUNS[1].pairings[0][0] == first.agent else chosen.results[0].tally.swapped
+    (first, *_) = strength.build_shown_crosstable(chosen).standings
+    seen = chosen.results[0].tally if RUNS[1].pairings[0][0] == first.agent else chosen.results[0].tally.with_agents_swapped
     assert first.score == mean_score(seen.pentanomial)
     assert "over pairs," in strength.build_crosstable_section(chosen).note
     alone = f"run_id = '{RUNS[0].record.run_id}'"
@@ -223,12 +223,12 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
         chosen = select_report_data(opened)
         best = fit_ratings(chosen.head_to_head, samples=0).best_first[:MAX_AGENTS]
         assert chosen.agents == tuple(sorted(best))
-        assert len({chosen.find_colour(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
+        assert len({chosen.find_colour_number(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
         section = lengths.build_lengths_section(chosen)  # the choice comes after the computation
         assert {*section.frame["agent"]} == {*labels, "everybody"}
         assert len(section.figures) == MAX_AGENTS
         assert (
-            {*strength.compute_standings(chosen).agents}
+            {*strength.build_shown_crosstable(chosen).agents}
             == {*chosen.select_shown(lengths.lengths_frame(chosen))["agent"]}
             == {*chosen.agents}
         )
@@ -261,7 +261,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
 
 
 def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: OpenArchive) -> None:
-    found = learning.load_curves(select_report_data(full, "winner = 1"))
+    found = learning.load_newest_curves(select_report_data(full, "winner = 1"))
     assert [(curve.card.name, curve.rows.columns) for curve in found] == [
         ("rising", BY_GAMES.columns),
         ("bred", BY_GENERATIONS.columns),
@@ -280,7 +280,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
     assert {*frame.filter(policy="bred").rows()} == {
         ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
     }
-    assert learning.load_curves(select_report_data(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
+    assert learning.load_newest_curves(select_report_data(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
     passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
     stages = learning.learning_frame([learning.LearningCurve(found[0].card, passes)]).select("series", "step", "value")
     assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]

@@ -82,11 +82,11 @@ def test_sums_and_views_agree(a: Tally, b: Tally) -> None:
     total = a + b
     assert total.games == a.games + b.games == sum(total.trinomial)
     assert sum(total.pentanomial) == total.pair_count - sum(map(sum, total.singles))
-    assert total.swapped == a.swapped + b.swapped
-    assert total.swapped.swapped == total
-    assert total.swapped.trinomial == total.trinomial[::-1]
-    assert total.swapped.pentanomial == total.pentanomial[::-1]
-    assert total.swapped.results(0) == total.results(1)[::-1]
+    assert total.with_agents_swapped == a.with_agents_swapped + b.with_agents_swapped
+    assert total.with_agents_swapped.with_agents_swapped == total
+    assert total.with_agents_swapped.trinomial == total.trinomial[::-1]
+    assert total.with_agents_swapped.pentanomial == total.pentanomial[::-1]
+    assert total.with_agents_swapped.results(0) == total.results(1)[::-1]
 
 
 @given(counts=TALLIES)

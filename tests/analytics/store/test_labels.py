@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from analytics.store.labels import (
     MAX_BRACKETS,
     MAX_LABEL_CHARACTERS,
-    check_size,
-    parse_value,
+    check_length_and_depth,
+    parse_setting_value,
     quote,
     quote_non_ascii_words,
     split_label,
@@ -74,7 +74,7 @@ def test_a_label_is_read_back_as_it_was_written(name: str, parameters: dict[str,
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="$")))
 def test_a_text_in_quotes_is_that_text(text: str) -> None:
     assert split_label(f"mine(a={quote(text)},b=2)", "agent") == ("mine", [("a", quote(text)), ("b", "2")])
-    assert parse_value("agent", f"a={quote(text)}") == text.replace("${", r"\${")
+    assert parse_setting_value("agent", f"a={quote(text)}") == text.replace("${", r"\${")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_text_in_quotes_is_that_text(text: str) -> None:
 def test_words_outside_ascii_are_words(value: str, expected: object) -> None:
     read = OverridesParser.create().parse_override(f"a={quote_non_ascii_words(value)}")
     assert read.value() == expected
-    assert parse_value("agent", f"a={value}") == expected
+    assert parse_setting_value("agent", f"a={value}") == expected
 
 
 def test_a_path_in_a_home_folder_is_the_agents_to_expand() -> None:
@@ -125,4 +125,4 @@ def test_labels_up_to_the_limits_are_read() -> None:
     long = f"random(a={'x' * (MAX_LABEL_CHARACTERS - 10)})"
     assert len(long) == MAX_LABEL_CHARACTERS
     assert parse_label(long, "agent") == ("random", {"a": "x" * (MAX_LABEL_CHARACTERS - 10)})
-    check_size("brackets in quotes", "a='" + "[" * 100 + "'")
+    check_length_and_depth("brackets in quotes", "a='" + "[" * 100 + "'")

@@ -193,7 +193,7 @@ def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tupl
     ranges, first, end = select_disjoint_ranges(found), span[0], sum(span)
     of = {unit: each for each in ranges for unit in range(each.first, each.end)}
     assert [ranges.find_range(unit) for unit in range(80)] == [of.get(unit) for unit in range(80)]
-    assert ranges.has_units(np.arange(80)).tolist() == [unit in of for unit in range(80)]
+    assert ranges.mark_held_units(np.arange(80)).tolist() == [unit in of for unit in range(80)]
     assert list(ranges.select_overlapping(first, end)) == list(
         dict.fromkeys(of[unit] for unit in range(first, end) if unit in of)
     )

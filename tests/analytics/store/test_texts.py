@@ -9,7 +9,7 @@ import unicodedata
 import polars as pl
 import pytest
 
-from analytics.questions.columns import escape_text, to_csv
+from analytics.questions.columns import escape_hidden_characters, to_csv
 from analytics.store.texts import (
     HIDDEN_CHARACTERS,
     MAX_CHARACTERS,
@@ -42,7 +42,7 @@ def test_whatever_is_made_visible_is_not_hidden_any_more() -> None:
     for text in ("a\x1b[31mb", "\u202e\ud800\U000e0041", "\n\t\r"):
         assert escape_hidden(escape_hidden(text)) == escape_hidden(text)
         assert escape_hidden(text).isprintable()
-    assert escape_hidden("a\x1b\n", keep="\n") == escape_text("a\x1b\n") == "a\\x1b\n"
+    assert escape_hidden("a\x1b\n", keep="\n") == escape_hidden_characters("a\x1b\n") == "a\\x1b\n"
 
 
 def test_visible_json_is_the_same_json() -> None:

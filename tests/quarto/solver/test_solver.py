@@ -15,11 +15,11 @@ from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.jit import kernel, uint64
 from quarto.notation import parse_position
-from quarto.observations import encode_legal_turns
+from quarto.observations import encode_pieces_and_legal_turns
 from quarto.perft import decode_board_keys, generate_key_layers, perft
 from quarto.position import EMPTY, Position, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.endgame import ENDGAME_CELLS, can_give_in_endgame, can_place_in_endgame
+from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_in_endgame, can_placer_achieve_in_endgame
 from quarto.solver.solver import ILLEGAL, Solver
 from quarto.solver.table import (
     BUCKET_WORDS,
@@ -76,7 +76,7 @@ def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> N
     positions = [each for pieces in (9, 12, 15) for each in live_positions(rules, pieces, 12, 3)]
     batch = Batch.from_positions(positions)
     values = solver.turn_values(batch)
-    assert np.array_equal(values != ILLEGAL, encode_legal_turns(batch, rules)[1])
+    assert np.array_equal(values != ILLEGAL, encode_pieces_and_legal_turns(batch, rules)[1])
     for position, row in zip(positions, values, strict=True):
         for turn in solver.turns(position, distance=False):
             cell, gift = (16 if each == NONE else each for each in (turn.cell, turn.gift))
@@ -178,8 +178,8 @@ def test_positions_with_at_most_six_empty_cells(name: str) -> None:
                 continue
             value, asked = solve_position(position, rules).value, asked + 1
             words = uint64(position.lanes), position.occupied, position.available, position.hand
-            assert can_place_in_endgame(*words, WIN, rules.tables) == (value == 1), position
-            assert can_place_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
+            assert can_placer_achieve_in_endgame(*words, WIN, rules.tables) == (value == 1), position
+            assert can_placer_achieve_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
     assert asked > 5
 
 
@@ -203,8 +203,8 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> No
             continue
         value, asked = solve_position(position, rules).value, asked + 1
         words = uint64(position.lanes), position.occupied, position.available, sum(1 << piece for piece in safe)
-        assert can_give_in_endgame(*words, WIN, rules.tables) == (value == 1), position
-        assert can_give_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
+        assert can_giver_achieve_in_endgame(*words, WIN, rules.tables) == (value == 1), position
+        assert can_giver_achieve_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
     assert asked >= boards // 5
 
 

@@ -89,7 +89,7 @@ def test_once_the_pace_is_known_a_part_takes_no_longer_than_a_shard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds_a_pair", "settled"), [(1e-9, MAX_BLOCK_PAIRS), (Pace.SECONDS / 100, 100), (Pace.SECONDS * 3, 1)]
+    ("seconds_a_pair", "settled"), [(1e-9, MAX_BLOCK_PAIRS), (Pace.TARGET_SECONDS / 100, 100), (Pace.TARGET_SECONDS * 3, 1)]
 )
 def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: int) -> None:
     pace = Pace()
@@ -106,7 +106,7 @@ def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
     for _ in range(300):
         pairing = dice.randrange(7)
         pairs = pace.next_pair_count(pairing)
-        pace.update(pairing, pairs, pairs * Pace.SECONDS * dice.choice((0.01, 0.3, 0.5, 2)))
+        pace.update(pairing, pairs, pairs * Pace.TARGET_SECONDS * dice.choice((0.01, 0.3, 0.5, 2)))
         share = sum(1 / pace.next_pair_count(pairing) for pairing in range(7)) / 7
         assert pace.next_unit_count(7) == max(1, min(int(1 / share + ROUNDING_TOLERANCE), 7 * MAX_BLOCK_PAIRS))
 
@@ -130,7 +130,7 @@ def files(experiment: Experiment) -> list[Range]:
 
 
 def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Experiment) -> None:
-    with RangeWriter(experiment, 5, total=60) as writer:
+    with RangeWriter(experiment, 5, total_units=60) as writer:
         writer.add(20, blocks(experiment, 5, 20))
         assert files(experiment) == []
         writer.add(39, blocks(experiment, 20, 39))

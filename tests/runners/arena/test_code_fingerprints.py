@@ -27,7 +27,7 @@ from runners.arena.code_fingerprints import (
     PLAYING_MODULES,
     build_class_code_record,
     build_code_record,
-    describe_differences,
+    describe_code_differences,
     project_version,
 )
 from runners.arena.spec import AgentSpec, RunSpec
@@ -275,7 +275,7 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     (record,) = Archive.open(tmp_path / "data/archive").load_runs()
     (more,) = record.code["extended_by"]
     assert more != record.code["fingerprint"]
-    assert describe_differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
+    assert describe_code_differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
     assert edited("games=40").code == 2
     with open_archive(tmp_path / "data/archive") as opened:
         (note,) = compute_head_to_head(opened).notes

@@ -461,14 +461,14 @@ def test_a_store_may_list_a_file_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "LISTING_PAUSE", 0.0)
     archive = LateListings()
     held: Any = SimpleNamespace(archive=archive, run_id="0123456789ab")
-    execution._check_written(held, [(0, 16)])
+    execution._check_written_units(held, [(0, 16)])
     assert archive.looks == 3
     monkeypatch.setattr(execution, "LISTING_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"units 16 to 23 of run 0123456789ab were written .* are not there"):
-        execution._check_written(held, [(0, 16), (16, 24)])
+        execution._check_written_units(held, [(0, 16), (16, 24)])
     archive.looks = 0
     monkeypatch.setattr(execution, "LISTING_SECONDS", 60.0)
     monkeypatch.setattr(archive, "root", Path("archive"), raising=False)
     with pytest.raises(FailureError, match="units 8 to 15"):  # a folder lists what it holds
-        execution._check_written(held, [(0, 16)])
+        execution._check_written_units(held, [(0, 16)])
     assert archive.looks == 1

@@ -52,19 +52,19 @@ def agrees(counts: list[int], chances: list[float]) -> bool:
 
 def compare(opened: OpenArchive) -> None:
     """Everything that is compared, of an archive of random games by classic rules."""
-    first = explore_position(opened, EMPTY_BOARD, "turn", samples=False)
+    first = explore_position(opened, EMPTY_BOARD, "turn", with_samples=False)
     legal = first["alike"].sum()
     assert agrees(first["games"].to_list(), [alike / legal for alike in first["alike"].to_list()])
-    second = explore_position(opened, "F.../..../..../.... 0", "turn", samples=False)
+    second = explore_position(opened, "F.../..../..../.... 0", "turn", with_samples=False)
     assert agrees(second["games"].to_list(), [alike / (15 * 14) for alike in second["alike"].to_list()])
-    gifts = explore_position(opened, "F.../.3../..../.... -", samples=False)
+    gifts = explore_position(opened, "F.../.3../..../.... -", with_samples=False)
     assert agrees(gifts["games"].to_list(), [alike / 14 for alike in gifts["alike"].to_list()])
     lengths = opened.sql("SELECT plies, winner = -1 AS drawn, count(*) AS games FROM games GROUP BY ALL")
     counts = [int(lengths.filter(pl.col("plies") == ply + 1, ~pl.col("drawn"))["games"].sum()) for ply in range(16)] + [
         int(lengths.filter(pl.col("drawn"))["games"].sum())
     ]
     assert agrees(counts, [float(chance) for chance in wins_by_ply()])
-    rows = explore_position(opened, EMPTY_BOARD, "placement", samples=False)
+    rows = explore_position(opened, EMPTY_BOARD, "placement", with_samples=False)
     placed, drawn = Fraction(*FACTS["random_play"]["seat_1_wins"]), Fraction(*FACTS["random_play"]["draw"])
     counts = [int(rows[name].sum()) for name in ("wins", "draws", "losses")]
     assert agrees(counts, [float(chance) for chance in (placed, drawn, 1 - placed - drawn)])

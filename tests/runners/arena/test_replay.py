@@ -12,7 +12,7 @@ from analytics.store.ranges import Ranges, StoredRange
 from runners.arena import replay
 from runners.arena.batch_engine import BatchEngine
 from runners.arena.experiment import build_engine
-from runners.arena.replay import replay_sample, select_sample
+from runners.arena.replay import replay_sample, select_sample_units
 from tests.runners.experiments import play, request
 
 TOURNAMENT = ("agents=[random,semi_random,rule_based]", "games=24")
@@ -29,30 +29,30 @@ def files(*spans: tuple[int, int]) -> Ranges:
 )
 def test_a_sample_has_stored_units_once_and_each_pairing_first(spans: list[tuple[int, int]]) -> None:
     held = {unit for first, end in spans for unit in range(first, end)}
-    units = select_sample(files(*spans), ROUND_ROBIN, RUN_ID)
+    units = select_sample_units(files(*spans), ROUND_ROBIN, RUN_ID)
     assert len(set(units)) == len(units)
     assert set(units) <= held
     each = {unit % 3 for unit in held}
     assert {unit % 3 for unit in units[: len(each)]} == each
     assert {min(held), max(held)} <= set(units)
-    assert units == select_sample(files(*spans), ROUND_ROBIN, RUN_ID)
+    assert units == select_sample_units(files(*spans), ROUND_ROBIN, RUN_ID)
     if len(held) <= 18:
         assert set(units) == held
     else:
-        assert units != select_sample(files(*spans), ROUND_ROBIN, "f" * 12)
+        assert units != select_sample_units(files(*spans), ROUND_ROBIN, "f" * 12)
         assert len(units) > 200
 
 
 def test_a_sample_of_many_pairings_has_two_units_of_each_and_new_agents_come_first() -> None:
     pairings = [(one, other) for one in range(30) for other in range(one)]  # 435
-    units = select_sample(files((0, 8 * len(pairings))), pairings, RUN_ID)
+    units = select_sample_units(files((0, 8 * len(pairings))), pairings, RUN_ID)
     assert len(units) == 2 * len(pairings)
     assert {*range(len(pairings)), *range(7 * len(pairings), 8 * len(pairings))} == set(units)
     assert {agent for unit in units[:29] for agent in pairings[unit]} == {*range(30)}
 
 
 def test_a_sample_of_a_run_without_games_is_empty() -> None:
-    assert select_sample(Ranges(), ROUND_ROBIN, RUN_ID) == []
+    assert select_sample_units(Ranges(), ROUND_ROBIN, RUN_ID) == []
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from runners.arena import experiment, sprt
 from runners.arena.batch_engine import Pace, PairRange
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.replay import GameDifference, Replay
-from runners.arena.sprt import SprtExperiment, SprtOutcome, execute_test
+from runners.arena.sprt import SprtExperiment, SprtOutcome, execute_sprt
 from runners.cli.sprt_output import _ProgressPrinter, format_state
 from runners.config.requests import prepare_test
 from tests.analytics.folders import snapshot
@@ -63,7 +63,7 @@ def ignore(_trial: SequentialTest) -> None:
 
 
 def carried_out(root: Path, *overrides: str) -> SprtOutcome:
-    return execute_test(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
+    return execute_sprt(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
 
 
 def kept(root: Path) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path
             if reports == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
-        found = execute_test(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
+        found = execute_sprt(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
         sessions += 1
         if found.trial.ended:
             break
@@ -170,7 +170,7 @@ def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, lon
     outcome = play(root, *LONG[:2], LONG[-1], "opening_plies=2", "games=4000")
     before = snapshot(root)
     found = carried_out(root, *LONG)
-    assert (found.played, found.run.run_id) == (0, outcome.run_id)
+    assert (found.played, found.experiment.run_id) == (0, outcome.run_id)
     assert kept(root) == kept(long_one)
     after = snapshot(root)
     record = root / "runs" / f"{outcome.run_id}.json"  # names the verdict, and is else the same
@@ -189,7 +189,7 @@ def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one
             faster = arranged(root, *LONG).experiment.engine.play_block(PairRange(0, 0, 64))
             write_games(other, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [faster])
 
-    execute_test(here, "qarena sprt", threading.Event(), watch)
+    execute_sprt(here, "qarena sprt", threading.Event(), watch)
     assert_as_uninterrupted(root, long_one)
 
 
@@ -292,7 +292,7 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
     said = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)
-        lines.report(trial)
+        lines.print_if_due(trial)
         said.append(capsys.readouterr().err.count("\n"))
     assert said == [1, 0, 1, 1, 0]
     assert format_state(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"

@@ -193,7 +193,7 @@ def test_what_an_agent_does_wrong_is_found(agent: str, monkeypatch: pytest.Monke
 def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_check, "PAIRS", 1)  # four games, which end before the board is full
     forgetful = AgentSpec("it", f"{HERE}.Forgetful", {}, trusted=True)
-    (found,) = [each for each in run_checks(forgetful, CLASSIC, 1, timed=False) if not each.is_fine]
+    (found,) = [each for each in run_checks(forgetful, CLASSIC, 1, with_speed=False) if not each.is_fine]
     assert found.subject == "exceptions"
     line = rf"test_agent_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
     text = rf"raised ValueError: a cannot be empty.* \(\S*{line}\), first in position [0-9A-F./]+ [0-9A-F]: 8 times"
@@ -237,7 +237,7 @@ def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, s
     endless = AgentSpec("it", f"{HERE}.Endless", {}, limits=AgentLimits(isolation=isolation), trusted=True)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as it is for a job in the background
     try:
-        (found,) = run_checks(endless, CLASSIC, 1, seconds=seconds)
+        (found,) = run_checks(endless, CLASSIC, 1, max_seconds=seconds)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -270,7 +270,7 @@ def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkey
     monkeypatch.setattr(agent_check, "PAIRS", 1)
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
     agent = AgentSpec("it", "runners.polito.agent.Polito", settings, trusted=True)
-    prints = next(each for each in run_checks(agent, CLASSIC, 1, timed=False) if each.subject == "prints")
+    prints = next(each for each in run_checks(agent, CLASSIC, 1, with_speed=False) if each.subject == "prints")
     assert prints == ("prints", True, "18 lines, which go to the log of a run: 'game 1 of 3'")
 
 

@@ -282,7 +282,7 @@ def test_figures_have_decimals_below_a_hundred_unless_they_are_counts(value: obj
 def test_the_explorer_is_measured_in_milliseconds_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter((0.5, 2.0))
     monkeypatch.setattr(archive, "time_fastest", lambda *_: next(seconds) * len(archive.POSITIONS))
-    figures = archive._measure_openings(SAMPLE)
+    figures = archive._measure_position_lookups(SAMPLE)
     assert figures == {"explorer": {"milliseconds": 500.0, "with_samples_milliseconds": 2000.0}}
 
 

@@ -27,7 +27,7 @@ from runners.bench.reproduction import (
     TrainingResult,
     add_policy_to_label,
     find_sides,
-    list_trainings,
+    list_training_overrides,
     train_if_missing,
 )
 from runners.config.agents import agent_from_label
@@ -71,10 +71,10 @@ def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_
     pairings, progress = Pairings(settings(tmp_path / "games", 200), {}), Watcher()
     pairings.prepare(chosen)
     assert len(pairings.experiments) == 2  # by the text and by the code
-    assert pairings.missing_games == 400
+    assert pairings.missing_game_count == 400
     assert pairings.play(threading.Event(), progress) == 400
     assert (progress.started, progress.games) == ([400], 400)
-    assert pairings.missing_games == 0
+    assert pairings.missing_game_count == 0
     found = [pairings.compare_figure(figure) for figure in chosen]
     assert all(each.code for each in found)
     ours, theirs = (each.text for each in found)
@@ -104,7 +104,7 @@ def trained(root: Path, overrides: str, stopped: bool = False, other_code: str =
 
 
 @pytest.mark.parametrize(
-    "training", [list_trainings(read_published_rates())[0], *seldom(*list_trainings(read_published_rates())[1:])]
+    "training", [list_training_overrides(read_published_rates())[0], *seldom(*list_training_overrides(read_published_rates())[1:])]
 )
 def test_every_training_of_a_figure_can_begin_and_be_stopped(training: str, tmp_path: Path) -> None:
     assert trained(tmp_path / "games", training, stopped=True) is None
@@ -129,7 +129,7 @@ def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
     (figure,) = of_study("C")
     pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": found})
     pairings.prepare([figure])
-    assert pairings.missing_games == 0
+    assert pairings.missing_game_count == 0
     ours = pairings.compare_figure(figure).text
     assert ours
     assert (ours.player, ours.games, ours.rate.mean) == ("rl_encoded(training)", 60, found.results[2] / 60)
@@ -165,7 +165,7 @@ def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_le
     (record,) = Archive.open(tmp_path).load_runs()
     (result,) = load_results(Archive.open(tmp_path), record.run_id)
     assert result.first == "ga2"  # which has seat 0
-    assert found.results == result.tally.swapped.results(1)
+    assert found.results == result.tally.with_agents_swapped.results(1)
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
     pairings = Pairings(settings(tmp_path), {"trainer=q_placement": found})
     pairings.prepare(chosen)

@@ -64,7 +64,7 @@ def test_memory_of_compaction_grows_no_faster_than_the_files_it_makes(tmp_path: 
         shutil.copytree(tmp_path / "many", tmp_path / "compacted")
         peaks[size] = measure_process(
             ["archive", "compact", "--archive", "compacted", "--size", f"{size}MiB"], tmp_path
-        ).peak
+        ).peak_bytes
         shutil.rmtree(tmp_path / "compacted")
     assert peaks[64] - peaks[16] < 2 * (64 - 16) * 1_000_000
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.questions.frame_formats import format_text
+from analytics.questions.frame_formats import format_text_table
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
@@ -253,7 +253,7 @@ def test_every_answer_is_the_one_that_is_printed(qarena: Qarena, tmp_path: Path)
     with open_archive(prepared(qarena, tmp_path)) as opened:
         for page in (VOCABULARY, COOKBOOK):
             for question, printed in ANSWERED.findall(page):
-                assert format_text(opened.sql(question)).decode() == printed, question
+                assert format_text_table(opened.sql(question)).decode() == printed, question
 
 
 def test_there_are_forty_questions_each_with_its_answer_and_its_time_among_the_results() -> None:

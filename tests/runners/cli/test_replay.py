@@ -13,7 +13,7 @@ from analytics.store.range_files import read_games, write_games
 from analytics.store.records import CHECKSUM, add_checksum
 from quarto.batch import Block, Games
 from quarto.notation import format_game
-from runners.authoring.new_agent import create_agent
+from runners.authoring.new_agent import create_agent_files
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_played_again_is_refused(root: Path, qarena: Qarena, tmp_
 
 
 def test_code_of_others_runs_only_if_that_is_allowed(root: Path, qarena: Qarena, tmp_path: Path) -> None:
-    create_agent("corner", "choose", tmp_path / "mine")
+    create_agent_files("corner", "choose", tmp_path / "mine")
     own = ("--config-dir", "mine")
     assert qarena("run", "corner", "random", "games=4", *own).code == 0
     (run_id,) = Archive.open(root).list_run_ids()

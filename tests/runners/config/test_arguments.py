@@ -14,7 +14,7 @@ from analytics import open_archive
 from analytics.exact.tablebase import user_folder as tablebase_home
 from analytics.store.archive import Archive
 from quarto.sources import cache_root
-from runners.config.arguments import expand_override, parse_arguments, parse_keys
+from runners.config.arguments import expand_override, parse_arguments, parse_yaml_keys
 from runners.config.help_page import list_archive_keys
 from runners.config.yaml_options import (
     CONF_FOLDER,
@@ -121,7 +121,7 @@ def test_help_says_what_a_command_does_with_examples_and_every_key(typed: str, q
     assert len(re.findall(rf"^  qarena {typed} ", found.out, re.MULTILINE)) == 3
     assert {len(line) for line in found.out.splitlines() if line} == {80}
     config = typed.replace("sweep", "run").replace(" ", "_")
-    keys = list(parse_keys((CONF_FOLDER / f"{config}.yaml").read_text()))
+    keys = list(parse_yaml_keys((CONF_FOLDER / f"{config}.yaml").read_text()))
     assert len(keys) > 8
     for key in keys:
         shown = re.findall(rf"^│   {key.name} +<(?:int|float|bool|str)> ", found.out, re.MULTILINE)
@@ -146,7 +146,7 @@ def test_help_shows_the_limits_and_choices_of_the_schema() -> None:
 
 def test_every_key_of_a_command_is_explained() -> None:
     for path in set(CONF_FOLDER.glob("*.yaml")) - {CONF_FOLDER / "command.yaml"}:
-        unexplained = {key.name for key in parse_keys(path.read_text()) if key.default and not key.meaning}
+        unexplained = {key.name for key in parse_yaml_keys(path.read_text()) if key.default and not key.meaning}
         assert unexplained <= {f"{path.stem}_schema", "command"}, path
 
 

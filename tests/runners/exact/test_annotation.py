@@ -169,7 +169,7 @@ def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path)
     part = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
     annotator = Annotator(archive, QUICK)
-    annotator._game_solver(archive.load_run(part.run_id).rules)._shared.stop()
+    annotator._find_or_build_solver(archive.load_run(part.run_id).rules)._shared.stop()
     with pytest.raises(StoppedError):
         annotator.annotate(part)
     assert files(tmp_path) == []

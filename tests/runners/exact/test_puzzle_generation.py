@@ -26,7 +26,7 @@ from quarto.position import Position, position_from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
 from runners.config.yaml_options import load_rules
-from runners.exact.puzzle_generation import find_candidates
+from runners.exact.puzzle_generation import select_candidates
 from tests.marks import seldom
 from tests.naive_solver import turns_of
 from tests.runners.conftest import Qarena
@@ -63,7 +63,7 @@ def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(r
     rules = load_rules(name)
     with open_archive(root) as opened:
         runs = [record.run_id for record in opened.archive.load_runs() if record.rules.name == name]
-        solver, found = Solver(rules, 1.0), find_candidates(opened, runs, rules, 1)
+        solver, found = Solver(rules, 1.0), select_candidates(opened, runs, rules, 1)
         rows = opened.sql(f"SELECT game_id, ply, piece, cell FROM plies WHERE run_id = '{runs[0]}' ORDER BY ALL").rows()
     games: dict[int, list[tuple[int, int]]] = {}
     for game_id, _, piece, cell in rows:

@@ -19,9 +19,9 @@ from runners.exact import solutions
 from runners.exact.solutions import (
     SolveOptions,
     Solvers,
-    check_solve_target,
+    parse_solve_target,
     parse_solve_request,
-    print_game_value,
+    output_game_value,
     run_search,
     solve_lines,
 )
@@ -162,7 +162,7 @@ def test_an_interruption_ends_the_search_at_once() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_search(
-            solvers, lambda: solvers.solver_for(CLASSIC).value(EMPTY), interrupt
+            solvers, lambda: solvers.get_solver(CLASSIC).value(EMPTY), interrupt
         )  # half a minute if nobody stopped it
     assert 0 < solvers.nodes < 10**8
 
@@ -185,7 +185,7 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
 
 
 def test_the_whole_game_is_that_of_classic_rules_unless_others_are_named() -> None:
-    assert [check_solve_target(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
+    assert [parse_solve_target(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
 
 
 def test_the_value_of_the_whole_game_is_proven_by_search_alone(
@@ -196,6 +196,6 @@ def test_the_value_of_the_whole_game_is_proven_by_search_alone(
 
     monkeypatch.setattr(solutions, "load_base", refuse)
     monkeypatch.setattr(Solver, "value", lambda _self, position: int(position != EMPTY))  # takes hours
-    print_game_value("torus", 1.0, Path("-"))
+    output_game_value("torus", 1.0, Path("-"))
     answer = json.loads(capsys.readouterr().out)
     assert (answer["rules"], answer["value"], answer["nodes"]) == ("torus", 0, 0)

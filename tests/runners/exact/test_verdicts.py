@@ -30,7 +30,7 @@ from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.learning.training.trainings import train, without_pictures
 
-QUICK = JudgeOptions(draws=2, games=0, seed=5, threads=2)
+QUICK = JudgeOptions(turns_per_position=2, games=0, seed=5, threads=2)
 
 
 class RandomTies:
@@ -178,8 +178,8 @@ def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) ->
     from runners.exact.verdicts import select_agents
 
     with use_config_dir(None):
-        labels = [agent.label for agent in select_agents([], tmp_path, CLASSIC, everything=True)[0]]
-        again, _ = select_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
+        labels = [agent.label for agent in select_agents([], tmp_path, CLASSIC, include_all=True)[0]]
+        again, _ = select_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, include_all=True)
     assert {"oracle", "random", "mcts", "polito"} <= set(labels)
     assert not {"policy", "gifts", "rl_encoded", "own_piece_alpha_beta"} & set(labels)
     assert sorted(agent.label for agent in again) == sorted([*labels, "mcts(iterations=9)"])

@@ -27,8 +27,8 @@ def test_a_turn_is_illegal_for_these_reasons() -> None:
 
 def test_names_replace_numbers_where_turns_are_text() -> None:
     position, _ = parse_position("0.../..../..../.... 7")
-    answered, text = describe_illegal_turn(position, (0, 10), CLASSIC, as_text=True)
+    answered, text = describe_illegal_turn(position, (0, 10), CLASSIC, names_only=True)
     assert answered == f"{format_turn((0, 10))}: a1 is occupied" == "a1 A: a1 is occupied"
     assert "legal cells: b1, c1, d1, a2" in text
-    numbers, _ = describe_illegal_turn(position, (0, 10), CLASSIC, as_text=False)
+    numbers, _ = describe_illegal_turn(position, (0, 10), CLASSIC, names_only=False)
     assert numbers == "(cell, gift) = (0, 10): cell 0 (a1) is not an empty cell"

@@ -17,7 +17,7 @@ from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game_series import find_login_name
 from runners.play.screens import Screen
-from runners.play.session import AgentOpponent, Session, build_run_spec
+from runners.play.session import AgentOpponent, Session, build_human_run_spec
 
 SEED = 77
 
@@ -80,7 +80,7 @@ class Notes(Screen):
         self.typed.append(line)
         return line
 
-    def show_waiting(self, work: str) -> AbstractContextManager[object]:
+    def show_waiting(self, activity: str) -> AbstractContextManager[object]:
         return nullcontext()
 
 
@@ -88,7 +88,7 @@ def typed_ahead(
     rules: Rules, seat: int, agent: str, seed: int, number: int = 0, name: str | None = None
 ) -> tuple[list[str], Game]:
     """The lines of a whole game that ``qarena play`` logs, and the game that they lead to."""
-    run = run_id_to_stream_key(build_run_spec(rules, name or find_login_name(), named(agent), seat, seed).run_id)
+    run = run_id_to_stream_key(build_human_run_spec(rules, name or find_login_name(), named(agent), seat, seed).run_id)
     held, screen = session(rules, seat, agent, run, number), Notes(random.Random(seed + number))
-    assert Dialogue(held, screen).run()
+    assert Dialogue(held, screen).play_to_end()
     return screen.typed, held.game

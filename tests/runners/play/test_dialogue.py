@@ -34,7 +34,7 @@ def hold(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, N
     """A dialogue against ``dumb`` until the lines are used up (None), or it is over or left."""
     playing, screen = session(rules, seat, "dumb"), Notes(lines)
     try:
-        return playing, screen, Dialogue(playing, screen).run()
+        return playing, screen, Dialogue(playing, screen).play_to_end()
     except EOFError:
         return playing, screen, None
 
@@ -120,7 +120,7 @@ def test_ctrl_c_is_heard_while_the_agent_thinks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(screen, "show_waiting", press)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Dialogue(playing, screen).run()
+        Dialogue(playing, screen).play_to_end()
     assert agent.thinking.is_set()
     assert time.monotonic() - started < 30
     agent.stop.set()

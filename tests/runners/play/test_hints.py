@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analytics.exact.position_set import find_shipped_set, read_position_set
+from analytics.exact.position_set import find_shipped_set_path, read_position_set
 from quarto.game import Game, NextDecision
 from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.position import Position, board
@@ -29,7 +29,7 @@ from tests.runners.play.people import Notes, any_line, session
 
 def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
     """Every so many positions of the set that ships, from six pieces on, and its exact values by cell and gift."""
-    shipped = read_position_set(find_shipped_set("classic"))
+    shipped = read_position_set(find_shipped_set_path("classic"))
     for number in range(0, len(shipped.pieces), step):
         packed = Position(*(int(field[number]) for field in shipped.batch))
         if shipped.pieces[number] >= 6:
@@ -106,5 +106,5 @@ def test_the_terminal_prints_the_lines_of_the_hint(monkeypatch: pytest.MonkeyPat
     playing, screen = session(CLASSIC, game.seat, "dumb"), Notes(["hint"])
     playing.advance_to(game)
     with pytest.raises(EOFError):
-        Dialogue(playing, screen).run()
+        Dialogue(playing, screen).play_to_end()
     assert [line for line in find_hint(game).lines if line not in screen.written] == []

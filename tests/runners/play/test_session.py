@@ -55,7 +55,7 @@ def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Pl
 def held(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Session:
     """A session that somebody has played to its end."""
     playing = session(rules, seat, agent, number=number)
-    assert Dialogue(playing, Notes(random.Random(number))).run()
+    assert Dialogue(playing, Notes(random.Random(number))).play_to_end()
     return playing
 
 
@@ -115,7 +115,7 @@ def whole_turn(game: Game, seed: int) -> Game:
     dice = random.Random(seed)
     while game.next_decision is not NextDecision.NOTHING:
         after = apply_decision(any_line(game, dice), game)
-        if not after.halfway:
+        if not after.is_gift_due:
             return after
         game = after
     return game
@@ -136,10 +136,10 @@ def test_a_game_asks_the_seats_in_turn_and_ends_as_the_naive_twin_does(rules: Ru
                 game = game.play(piece, cell)
                 continue
             assert (game.next_decision, game.seat, game.turn) == (NextDecision.GIFT, ply % 2, ply)
-            assert game.halfway == (ply > 0)
+            assert game.is_gift_due == (ply > 0)
             game = game.give(piece)
             assert (game.next_decision, game.seat, game.turn) == (NextDecision.PLACEMENT, (ply + 1) % 2, ply + 1)
-            assert not game.halfway
+            assert not game.is_gift_due
             assert piece not in game.pieces_left
             game = game.place(cell)
         assert game.next_decision is NextDecision.NOTHING

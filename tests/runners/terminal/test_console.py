@@ -89,7 +89,7 @@ def test_a_clock_that_stands_still_is_no_failure(tmp_path: Path, capsys: pytest.
 
 
 def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = [ResultColumn("naïve", ["a", "日本"], right=False), ResultColumn("", ["1", "22"])]
+    wide = [ResultColumn("naïve", ["a", "日本"], right_aligned=False), ResultColumn("", ["1", "22"])]
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
             monkeypatch.setattr(text_tables, "_draws_as_plain", lambda *_, ours=ours: ours)

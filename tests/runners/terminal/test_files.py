@@ -14,7 +14,7 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
-from runners.terminal.files import TableOutput, build_table_output, check_output, replace_file, write_file
+from runners.terminal.files import TableOutput, build_table_output, check_output_file, replace_file, write_file
 from runners.terminal.tables import output_batches, output_frame
 from tests.another_user import another_user, visible_folder
 
@@ -88,7 +88,7 @@ def test_an_error_on_the_way_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:
-    check_output(Path("/dev/null"), force=False)
+    check_output_file(Path("/dev/null"), force=False)
     write_file(Path("/dev/null"), b"x")
     assert Path("/dev/null").is_char_device()
 
@@ -101,24 +101,24 @@ def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: 
     (tmp_path / "link").symlink_to(root)
     path = (tmp_path / "link" if link else root) / name
     with pytest.raises(RequestError, match=f"is inside archive {root}, where only runs write"):
-        check_output(Path(path), force=True)
+        check_output_file(Path(path), force=True)
 
 
 def test_the_standard_output_is_inside_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Archive.open(tmp_path / "archive", create=True).root)
-    check_output(Path("-"), force=False)
+    check_output_file(Path("-"), force=False)
 
 
 def test_a_marker_of_another_program_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "archive.json").write_text('{"format": "zip"}')
-    check_output(tmp_path / "new.csv", force=False)
+    check_output_file(tmp_path / "new.csv", force=False)
     (tmp_path / "runs").mkdir()  # a damaged marker
     with pytest.raises(RequestError, match="is inside archive"):
-        check_output(tmp_path / "new.csv", force=False)
+        check_output_file(tmp_path / "new.csv", force=False)
 
 
 def test_a_folder_that_is_not_writable_is_found_before_the_work() -> None:
     with visible_folder() as folder:
         folder.chmod(0o555)
         with another_user(), pytest.raises(RequestError, match="its folder is not writable"):
-            check_output(folder / "new.csv", force=False)
+            check_output_file(folder / "new.csv", force=False)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, write_export
-from analytics.questions.frame_formats import format_text
+from analytics.questions.frame_formats import format_text_table
 from analytics.questions.text_tables import build_rich_table, render_plain_table, to_table
 from quarto.errors import RequestError
 from runners.terminal.files import TableOutput, build_table_output
@@ -72,8 +72,8 @@ def test_a_table_in_a_file_is_drawn_as_rich_draws_it() -> None:
     )
     expected = io.StringIO()
     Console(file=expected, width=1 << 16).print(build_rich_table(to_table(frame)), crop=False, soft_wrap=True)
-    assert format_text(frame).decode() == expected.getvalue()
-    assert format_text(frame.clear()).decode().count("\n") == 4
+    assert format_text_table(frame).decode() == expected.getvalue()
+    assert format_text_table(frame.clear()).decode().count("\n") == 4
 
 
 def test_many_rows_are_drawn_quickly() -> None:

@@ -182,7 +182,7 @@ def test_another_decision_begins_a_branch_and_one_can_leave_it(reader: Visitor) 
 def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
     for text, column in (("..../..../..../.... 0", "cell"), ("0.../..../..../.... -", "gift")):
         with open_archive(reader.site.options.archive) as opened:
-            rows = explore_position(opened, text, samples=False)
+            rows = explore_position(opened, text, with_samples=False)
         for page in (reader.ready("/analyse", text=text), reader.ready("/browse/openings", position=text)):
             table = page.text.partition("in %, for the")[2].partition("</table>")[0]
             shown = [
@@ -256,7 +256,7 @@ def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_ga
 
 def nodes(visitor: Visitor) -> int:
     """Positions searched so far by the searches under way."""
-    return sum(solver.nodes for solver in visitor.site.service(searches.SearchService).active_solvers)
+    return sum(solver.nodes for solver in visitor.site.find_service(searches.SearchService).active_solvers)
 
 
 def wait_until(done: Any) -> None:
@@ -269,7 +269,7 @@ def wait_until(done: Any) -> None:
 def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     ada: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = ada.site.service(searches.SearchService)
+    service = ada.site.find_service(searches.SearchService)
     page = ada.get("/analyse", text=HARD)
     assert page.refreshes
     assert "Still searching" in page.text

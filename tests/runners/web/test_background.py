@@ -61,11 +61,11 @@ def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
 
 def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
     jobs = BackgroundPool(1)
-    job = jobs.find_or_start("key", until_stopped(), seconds=0.02)
+    job = jobs.find_or_start("key", until_stopped(), max_seconds=0.02)
     assert job.wait(PATIENCE)
     assert (job.ended, job.reason) == (True, "0.02 seconds were not enough")
-    assert jobs.find_or_start("key", until_stopped(), seconds=0.02) is job
-    longer = jobs.find_or_start("key", lambda _job: "done", seconds=1)
+    assert jobs.find_or_start("key", until_stopped(), max_seconds=0.02) is job
+    longer = jobs.find_or_start("key", lambda _job: "done", max_seconds=1)
     assert longer is not job
     assert longer.wait(PATIENCE)
     assert longer.result() == "done"
@@ -74,13 +74,13 @@ def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
 
 def test_a_job_that_was_stopped_begins_again_when_that_is_wanted() -> None:
     jobs = BackgroundPool(1)
-    job = jobs.find_or_start("key", until_stopped(), seconds=60)
+    job = jobs.find_or_start("key", until_stopped(), max_seconds=60)
     job.stop("you stopped it")
     assert job.wait(PATIENCE)
-    assert jobs.find_or_start("key", until_stopped(), seconds=60) is job
-    second = jobs.find_or_start("key", lambda _job: "done", seconds=60, again=True)
+    assert jobs.find_or_start("key", until_stopped(), max_seconds=60) is job
+    second = jobs.find_or_start("key", lambda _job: "done", max_seconds=60, restart_stopped=True)
     assert second.wait(PATIENCE)
-    assert jobs.find_or_start("key", until_stopped(), seconds=60, again=True) is second  # it is done
+    assert jobs.find_or_start("key", until_stopped(), max_seconds=60, restart_stopped=True) is second  # it is done
     jobs.close()
 
 
@@ -134,14 +134,14 @@ def test_preparation_does_not_count() -> None:
         assert job.elapsed < 0.5
         return "done"
 
-    job = jobs.find_or_start("key", work, seconds=0.5)
+    job = jobs.find_or_start("key", work, max_seconds=0.5)
     assert job.wait(PATIENCE)
     assert job.result() == "done"
     jobs.close()
 
 
 def test_at_most_so_many_work_and_so_many_wait() -> None:
-    jobs = BackgroundPool(2, waiting=1)
+    jobs = BackgroundPool(2, max_waiting=1)
     begun = [threading.Event() for _ in range(3)]
     made = []
     for number in range(2):
@@ -176,7 +176,7 @@ def test_of_an_owner_one_job_works_at_a_time() -> None:
 
 
 def test_work_that_cannot_be_ended_is_left_alone_and_its_result_still_taken() -> None:
-    jobs, go_on = BackgroundPool(1, endless=True), threading.Event()
+    jobs, go_on = BackgroundPool(1, unstoppable=True), threading.Event()
     left: list[BackgroundJob] = []
     while len(left) < background.MAX_ABANDONED_THREADS:
         left.append(jobs.find_or_start(len(left), lambda _job: go_on.wait(PATIENCE), owner="ada"))

@@ -161,7 +161,7 @@ def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> Non
 
 def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> None:
     address = parse_address(ada.begin().query)
-    held = ada.site.service(games.WebGameService).find_game(address)
+    held = ada.site.find_service(games.WebGameService).find_game(address)
     assert held is not None
     assert not held.is_to_be_logged(address.moves)  # it is not over
     resigned = held.decide(address.moves, "resign")
@@ -286,10 +286,10 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
 
 
 def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
-    from runners.authoring.new_agent import create_agent
+    from runners.authoring.new_agent import create_agent_files
     from tests.runners.web.visiting import visitor
 
-    create_agent("corner", "choose", tmp_path / "mine")
+    create_agent_files("corner", "choose", tmp_path / "mine")
     with visitor(tmp_path / "games", config_dir=tmp_path / "mine", trust_agents=True) as ada:
         assert ">corner</option>" in ada.get("/play").text
         assert "corner gives you" in ada.begin("corner").says
@@ -340,7 +340,7 @@ def test_who_closes_the_page_of_a_slow_agent_can_play_another_one(
 ) -> None:
     monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
     ada.get("/play")
-    jobs = ada.site.service(games.WebGameService)._background
+    jobs = ada.site.find_service(games.WebGameService)._background
     begin(ada, "semi_random")
     while not jobs._working:
         time.sleep(0.01)

@@ -12,7 +12,7 @@ import pytest
 from analytics.exact.puzzles import load_shipped_puzzles
 from quarto.notation import CLASSIC_NAME
 from runners.web import puzzle_pages
-from runners.web.puzzle_pages import EASY_LEVEL, daily_puzzle_number
+from runners.web.puzzle_pages import EASY_LEVEL, find_daily_puzzle_number
 from tests.runners.web.visiting import plain
 
 if TYPE_CHECKING:
@@ -90,4 +90,4 @@ def test_each_easy_classic_puzzle_has_its_day() -> None:
         if each.level <= EASY_LEVEL and each.rules == CLASSIC_NAME
     }
     days = [date(2026, 11, 24) + timedelta(days) for days in range(len(easy))]
-    assert {daily_puzzle_number(day) for day in days} == easy
+    assert {find_daily_puzzle_number(day) for day in days} == easy

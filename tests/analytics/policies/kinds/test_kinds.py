@@ -19,7 +19,7 @@ from analytics.policies.kinds.mc_afterstate import (
     McAfterstate,
     build_level,
     decode_afterstates,
-    find_keys_and_wins,
+    fill_keys_and_wins,
 )
 from analytics.policies.kinds.q_learning import EncodedQ, QTable
 from analytics.questions.selection import select_games
@@ -106,7 +106,7 @@ def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
         size, level, games = len(lanes), build_level(rules, pieces), Games.zeros(len(lanes))  # piece 0 is given
         games.plies[:] = 16
         found, boards = np.empty(size, np.uint64), GameBoards(lanes, occupied.astype(np.uint16))
-        find_keys_and_wins(games, level, boards, rules.tables, found, np.empty(size, np.bool_), (0, size))
+        fill_keys_and_wins(games, level, boards, rules.tables, found, np.empty(size, np.bool_), (0, size))
         assert len(set(found.tolist())) == len(of_level)
         assert (found >> np.uint64(62) == 0).all()
         back = decode_afterstates(found, level)

@@ -95,9 +95,9 @@ def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], ends: Sequence[s
 def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
     words, (part, _) = build_feature_words(CLASSIC), parts(dataset)
     few = CloningBlock(
-        Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.seats[:, :25], part.words[:25]
+        Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.imposed_and_seats[:, :25], part.words[:25]
     )
-    few = few._replace(seats=np.ascontiguousarray(few.seats))
+    few = few._replace(seats=np.ascontiguousarray(few.imposed_and_seats))
     fit, features = build_stage_fit(words, units, 5), int(words[STAGE_SIZE])
     split = features * (HEADS + units)
     twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))

@@ -22,8 +22,8 @@ from analytics.policies.kinds.line_sweep import (
     StageBoards,
     StageExamples,
     StagePlan,
-    back_up_targets,
-    collect_boards,
+    mix_in_best_replies,
+    fill_stage_boards,
     sample_games,
     solve_targets,
 )
@@ -46,7 +46,7 @@ from tests.naive_policies.games import position_of
 from tests.naive_solver import solve_position
 
 QUICK = {
-    8: StagePlan(200, (1, 3), exact=0.5),
+    8: StagePlan(200, (1, 3), exact_share=0.5),
     9: StagePlan(300, (2, 2), 3, 2, 0.5),
     10: StagePlan(300, (1, 2), 2, 2, 1.0),
 }
@@ -82,15 +82,15 @@ def sweep_of(dataset: Dataset, threads: int = 1) -> LineSweep:
 def gathered(games: Any, stage: int, turns: tuple[int, int]) -> StageBoards:
     size = len(games.words)
     boards = StageBoards.empty(size * turns[0] * turns[1])
-    return boards.select_first(collect_boards(games, (0, size), stage, turns, boards, CLASSIC.tables))
+    return boards.select_first(fill_stage_boards(games, (0, size), stage, turns, boards, CLASSIC.tables))
 
 
 def open_boards(dataset: Dataset, stage: int, most: int) -> Any:
     """Boards whose replies leave the result open, and their features."""
-    part = sweep_of(dataset).prepare_block(sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact=0.0))
+    part = sweep_of(dataset).prepare_block(sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact_share=0.0))
     boards, examples = part.boards.select_first(most), part.examples
     size = len(boards.lanes)
-    return boards, Examples(examples.found, examples.begins[: size + 1], examples.targets[:size])
+    return boards, Examples(examples.feature_numbers, examples.begins[: size + 1], examples.targets[:size])
 
 
 def plies_of(games: Games, game: int) -> list[tuple[int, int]]:
@@ -100,10 +100,10 @@ def plies_of(games: Games, game: int) -> list[tuple[int, int]]:
 def test_boards_are_logged_ones_and_others_one_or_two_turns_away(dataset: Dataset) -> None:
     games = sample_games(dataset, 0)
     assert (np.diff(games.words.astype(object)) > 0).all()
-    held_out = games.split(held_out=True)
+    held_out = games.select_games(held_out=True)
     assert 60 < len(held_out.words) < 200
     assert (held_out.words % np.uint64(HELD_OUT_ONE_IN) == 0).all()
-    learned, size = games.split(held_out=False), 100
+    learned, size = games.select_games(held_out=False), 100
     learned = learned._replace(words=learned.words[:size])
     boards, place = gathered(learned, 9, (2, 2)), 0
     found = [afterstate_at(boards, i) for i in range(len(boards.lanes))]
@@ -171,14 +171,14 @@ def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: in
     boards, _ = open_boards(dataset, stage, 12)
     given = Weights(weights, np.zeros(32, np.uint64))
     backed, half = np.zeros((12, HEADS)), np.ones((12, HEADS))
-    back_up_targets(boards, words, given, 1.0, backed)
-    back_up_targets(boards, words, given, 0.5, half)
+    mix_in_best_replies(boards, words, given, 1.0, backed)
+    mix_in_best_replies(boards, words, given, 0.5, half)
     assert backed.tolist() == [chances_left(afterstate_at(boards, i), weights, words) for i in range(12)]
     assert np.array_equal(half, 0.5 + 0.5 * backed)
 
 
 def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
-    games = sample_games(dataset, 0).split(held_out=False)
+    games = sample_games(dataset, 0).select_games(held_out=False)
     boards = gathered(games, 12, (1, 2)).select_first(20)
     found = solve_targets(boards, Solver(CLASSIC, 1.0))
     for i in range(len(boards.lanes)):
@@ -199,10 +199,10 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
     prepared, after = Future[StageExamples](), Future[NDArray[np.int16] | None]()
     prepared.set_result(part)
     after.set_result(stages[10])
-    mixed = sweep.back_up_block(prepared, 0.5, after)
+    mixed = sweep.mix_in_block_replies(prepared, 0.5, after)
     backed = np.zeros_like(worth)
     units = np.tile(np.array([0, 2], np.uint64), 16)
-    back_up_targets(part.boards, words, Weights(stages[10], units), 1.0, backed)
+    mix_in_best_replies(part.boards, words, Weights(stages[10], units), 1.0, backed)
     assert np.array_equal(mixed.examples.targets, (worth + backed) / 2)
 
 

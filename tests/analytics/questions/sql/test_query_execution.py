@@ -187,7 +187,7 @@ def test_a_question_ends_in_time_and_the_next_one_is_answered(shared: Archive) -
 
 def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(shared: Archive) -> None:
     stopped = Event()
-    with OpenArchive(shared.root, QueryLimits(stopped=stopped)) as opened:
+    with OpenArchive(shared.root, QueryLimits(stop_event=stopped)) as opened:
         opened.sql("SELECT 1")
         started = time.monotonic()
         Timer(0.1, stopped.set).start()

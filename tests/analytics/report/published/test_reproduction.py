@@ -80,7 +80,7 @@ def ours(of: PublishedRate, tally: Tally = TALLY) -> MeasuredRate:
 
 
 def comparison(of: PublishedRate, text: bool = True, code: bool = False) -> ComparedRate:
-    return ComparedRate(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)
+    return ComparedRate(of, ours(of) if text else None, ours(of, TALLY.with_agents_swapped) if code else None)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduct
 
 
 def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -> None:
-    plots = {study.study: render_svg(build_chart(comparisons)) for study, comparisons in reproduction.studies}
+    plots = {study.study: render_svg(build_chart(comparisons)) for study, comparisons in reproduction.comparisons_by_study}
     for study, points in (("A", 5), ("C", 1)):
         drawing = ET.fromstring(plots[study])  # noqa: S314  (made here)
         marks = [element.get("class", "") for element in drawing.iter()]

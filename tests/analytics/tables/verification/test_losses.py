@@ -10,7 +10,7 @@ from msgspec import UNSET, structs
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.questions.mistakes import find_judged_agents
+from analytics.questions.mistakes import build_judged_agent_names
 from analytics.questions.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
@@ -116,7 +116,7 @@ def names_loss(error: str, file: Path, what: str) -> bool:
 def test_mistakes_are_not_counted_in_a_part_of_the_decisions(whole: Archive) -> None:
     min(Path(whole.root).glob("decisions/run=*/*")).unlink()
     with open_archive(whole.root) as opened, pytest.raises(FailureError) as refused:
-        find_judged_agents(opened, "true")
+        build_judged_agent_names(opened, "true")
     folder = whole.folder("decisions", RUN_ID)
     remedy = "which were there: restore the files from a copy, or run 'qarena annotate' again"
     assert str(refused.value) == f"{folder} lacks 16 of 24 units, {remedy}"

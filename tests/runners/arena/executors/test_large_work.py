@@ -22,8 +22,8 @@ from analytics.store.archive import Archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.rules import Rules
 from runners.arena.executors.base import THREADS, Executor, StopSignal, WorkerPool
-from runners.arena.executors.processes import TaskData, TaskResult, build_task_data, run_task, unwrap_result
-from runners.arena.indexing import update_index
+from runners.arena.executors.processes import TaskData, TaskResult, build_task_data, run_task, log_and_unwrap_result
+from runners.arena.indexing import index_and_compact_sums
 from runners.exact.annotation import annotate_games
 from runners.exact.tablebases import solve_chunks
 from tests.runners.conftest import Qarena
@@ -73,7 +73,7 @@ class InlinePool(WorkerPool):
     def wait_for_results(self) -> Iterator[Any]:
         self.pending = 0
         for returned in self._returned:
-            yield unwrap_result(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
+            yield log_and_unwrap_result(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
 
     def request_stop(self) -> None:
         """The task sees it itself."""
@@ -121,7 +121,7 @@ def test_an_index_and_annotations(
     totals = []
     for root in roots:
         archive = Archive.open(root)
-        totals.append(update_index(archive, archive.list_run_ids(), 16, 1, executors[root.name]))
+        totals.append(index_and_compact_sums(archive, archive.list_run_ids(), 16, 1, executors[root.name]))
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
     assert Inline.parts == 5

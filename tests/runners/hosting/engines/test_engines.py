@@ -401,6 +401,6 @@ def test_an_agent_behind_the_protocol_plays_as_it_plays_in_a_run() -> None:
     command = f"{sys.executable} -c 'from runners.cli.main import main; main()' engine rule_based"
     asked, rng = batch("..../..../..../.... -", "0.../.1../..../.... 2", "01../..../..../...5 3")
     by_protocol = player(command).play(asked, rng)
-    itself: Turns = EngineServer(load_agent("rule_based"))._build_guarded_agent(CLASSIC).fork_player().play(asked, rng)
+    itself: Turns = EngineServer(load_agent("rule_based"))._ensure_guarded_agent(CLASSIC).fork_player().play(asked, rng)
     assert by_protocol.gifts.tolist() == itself.gifts.tolist()
     assert by_protocol.cells.tolist()[1:] == itself.cells.tolist()[1:]

@@ -107,7 +107,7 @@ def test_minari_reads_the_games_of_the_archives(more: Path, monkeypatch: pytest.
             won = dict(opened.sql("SELECT game_id, winner FROM games").rows())
             agents = {row[0]: row[1:] for row in opened.sql("SELECT game_id, agent_0, agent_1 FROM games").rows()}
         told = dataset.storage.get_episode_metadata(range(len(dataset)))
-        assert len(dataset) == len(plies) == part.all_games
+        assert len(dataset) == len(plies) == part.total_games
         for episode, about in zip(dataset, told, strict=True):
             game, seat = int(about["game_id"]), int(about["game_id"]) % 2
             board = np.full(16, -1)
@@ -155,11 +155,11 @@ def test_parts_have_openings_of_their_own_and_pairings_of_every_player(made: Pat
         (run,) = Archive.open(part.archive_folder(made)).load_runs()
         assert run.spec == {**part.build_run_spec().to_record(), "seed": 5 + part.validation * VALIDATION_SEED}
     for part in list_splits(DATASETS, GAMES, 5):
-        assert len(part.build_run_spec().pairing_labels) == part.dataset.pairings
+        assert len(part.build_run_spec().pairing_labels) == part.dataset.pairing_count
         assert {first for first, _ in part.build_run_spec().pairing_labels} == {*part.dataset.players}
         assert {second for _, second in part.build_run_spec().pairing_labels} == {*part.dataset.opponents}
         assert part.games_a_pairing % 2 == 0
-        assert part.all_games >= (GAMES / 10 if part.validation else GAMES)
+        assert part.total_games >= (GAMES / 10 if part.validation else GAMES)
 
 
 def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
@@ -268,7 +268,7 @@ def test_a_score_that_is_stopped_says_nothing(small: Path) -> None:
     stop = threading.Event()
     stop.set()
     request = ScoreRequest(["random"], "semi_random", Path("data/archive"), small)
-    assert score_agents(request, JudgeOptions(draws=1, games=20), stop) is None
+    assert score_agents(request, JudgeOptions(turns_per_position=1, games=20), stop) is None
 
 
 def test_a_set_that_is_not_there_costs_one_line(qarena: Qarena) -> None:

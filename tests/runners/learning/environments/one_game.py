@@ -16,7 +16,7 @@ from quarto.observations import (
     GIFT_CODES,
     TURN_CODES,
     StepwiseGame,
-    encode_legal_turns,
+    encode_pieces_and_legal_turns,
     encode_pieces,
     resolve_rules,
     unpack_mask,
@@ -71,7 +71,7 @@ class OneGame:
 
     def _answer(self) -> int | None:
         """Play the opponent's turn if it is its turn. Returns the ending if it forfeits."""
-        game, rng = self.game, Streams(self.stream + turn_offset_word(self.game.turn))
+        game, rng = self.game, Streams(self.stream + turn_offset_word(self.game.turn_number))
         if self.opponent is None or self.player is None or game.over or game.seat == self.seat:
             return None
         turns = self.opponent.take_turns(
@@ -84,7 +84,7 @@ class OneGame:
         for action in actions:
             if self.game.over:
                 break
-            if not 0 <= action < ACTIONS or not game.legal >> action & 1:
+            if not 0 <= action < ACTIONS or not game.legal_action_mask >> action & 1:
                 return FORFEIT_ILLEGAL
             game.act(action)
         return None
@@ -110,5 +110,5 @@ class OneGame:
 
     def _legal(self) -> NDArray[np.bool_]:
         if not self.turns:
-            return unpack_mask(self.game.legal).astype(np.bool_)
-        return encode_legal_turns(Batch.from_positions([self.game.position]), self.rules)[1].reshape(-1)
+            return unpack_mask(self.game.legal_action_mask).astype(np.bool_)
+        return encode_pieces_and_legal_turns(Batch.from_positions([self.game.position]), self.rules)[1].reshape(-1)

@@ -13,7 +13,7 @@ import pytest
 from agents.learning.learner import Learner
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.policies.relearning import compute_learning_curve, relearn
+from analytics.policies.relearning import compute_learning_curve, relearn_knowledge
 from analytics.store.archive import Archive
 from analytics.store.policy_store import compute_knowledge_digest
 from analytics.tables.verification.archive import verify_archive
@@ -293,27 +293,27 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
     trained = trainer.train(context(root, name, shard_games=120, shard_seconds=0.0))
     assert trained.policy is not None
     learner, archive, (run_id,) = learner_of(trainer), Archive.open(root), trained.run_ids
-    again = learner.policy(relearn(archive, run_id, learner))
+    again = learner.policy(relearn_knowledge(archive, run_id, learner))
     assert compute_knowledge_digest(again) == compute_knowledge_digest(trained.policy)
-    half = learner.policy(relearn(archive, run_id, learner, games=250))
+    half = learner.policy(relearn_knowledge(archive, run_id, learner, game_count=250))
     assert same_bytes(half, learned(online(name, games=250), tmp_path / "b", name))
     differing = learner_of(online(name, learner={**trainer.learner, other: 0.55}))
-    assert not same_bytes(differing.policy(relearn(archive, run_id, differing)), trained.policy)
+    assert not same_bytes(differing.policy(relearn_knowledge(archive, run_id, differing)), trained.policy)
 
     played = play(root, "games=4").run_id
     with pytest.raises(RequestError, match=f"no agent learned in run {played}: policies come from the runs of"):
-        relearn(archive, played, learner)
+        relearn_knowledge(archive, played, learner)
     with pytest.raises(RequestError, match="run 'aaaaaaaaaaaa' is not in archive"):
-        relearn(archive, "aaaaaaaaaaaa", learner)
+        relearn_knowledge(archive, "aaaaaaaaaaaa", learner)
     second = archive.list_effective_ranges(run_id)[1]
     path = Path(archive.find_path("plies", run_id, second))
     content = path.read_bytes()
     path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
     with pytest.raises(FailureError, match=rf"{path} has other bytes than its name says.*'qarena archive verify'"):
-        relearn(archive, run_id, learner)
+        relearn_knowledge(archive, run_id, learner)
     Path(archive.find_path("games", run_id, second)).unlink()
     number = second.first * (2 if trainer.seats == "swapped" else 1)
     with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {number} on"):
-        relearn(archive, run_id, learner)
+        relearn_knowledge(archive, run_id, learner)
     with pytest.raises(RequestError, match="lacks games from number"):
-        relearn(archive, run_id, learner, games=600)
+        relearn_knowledge(archive, run_id, learner, game_count=600)

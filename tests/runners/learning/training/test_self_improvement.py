@@ -19,8 +19,8 @@ from runners.config.agent_policies import format_policy_card
 from runners.config.yaml_options import load_option
 from runners.learning.policies.lineage import format_lineage
 from runners.learning.policies.rebuilding import rebuild_policy
-from runners.learning.training.policy_build import compute_kind_code
-from runners.learning.training.self_improvement import FROM_PIECES, SelfImprovement
+from runners.learning.training.policy_build import build_kind_code_record
+from runners.learning.training.self_improvement import MIN_PIECES, SelfImprovement
 from runners.learning.training.trainer import TrainingContext, TrainingOutcome
 from tests.runners.conftest import Qarena
 from tests.runners.learning.training.trainings import context, stopped_after
@@ -107,7 +107,7 @@ def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, TrainingOut
     strength = trained.tables["strength"]
     last = strength.filter(generation=3)
     archive = Archive.open(root)
-    annotate_runs(archive, [last["run_id"][0]], AnnotationOptions(from_pieces=FROM_PIECES))
+    annotate_runs(archive, [last["run_id"][0]], AnnotationOptions(from_pieces=MIN_PIECES))
     with open_archive(root) as opened:
         expected = opened.sql(
             "SELECT game_id >> 32, avg(regret) AS regret, count(*) AS decisions FROM decisions JOIN games "
@@ -154,7 +154,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
         assert rebuild_policy(root, name).differences == ()
     archive = Archive.open(root)
     card = policy_store.find(archive, "mine")
-    assert card.code == compute_kind_code(card.learned["derivation"]["parameters"])
+    assert card.code == build_kind_code_record(card.learned["derivation"]["parameters"])
     how = "self_improve, seed 1, derived as mc_afterstate"
     (line,) = [line for line in format_lineage(root, "mine") if "trained by" in line]
     assert line.startswith(f"  trained by {how}, from 900 games; ")

@@ -25,7 +25,7 @@ from runners.config.agents import load_agent
 from runners.config.yaml_options import load_option
 from runners.learning.training import policy_build
 from runners.learning.training.online import Online
-from runners.learning.training.request import TrainingRequest, check_training, save_policy, training_request_from_config
+from runners.learning.training.request import TrainingRequest, check_training_and_create_archive, save_policy, training_request_from_config
 from runners.learning.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
@@ -79,7 +79,7 @@ def train(root: Path, *overrides: str) -> PolicyCard:
     asked = replace(
         asked, context=replace(asked.context, storage=replace(asked.context.storage, root=root), progress=None)
     )
-    check_training(asked)
+    check_training_and_create_archive(asked)
     trained = asked.trainer.train(asked.context)
     assert trained.policy is not None
     with without_pictures():

@@ -97,7 +97,7 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert sum(row.games for row in rows) == 16_000
     assert [row.run_id for row in select_runs(rows, GameFilter(agent="dumb"))] == [ROUND_ROBIN]
     assert {row.rules for row in select_runs(rows, GameFilter(rules="square"))} == {"square"}
-    assert [row.run_id for row in select_runs(rows, GameFilter(), text="2A6D")] == [SQUARE]
+    assert [row.run_id for row in select_runs(rows, GameFilter(), search_text="2A6D")] == [SQUARE]
     assert not select_runs(rows, GameFilter(), "running")
     assert list_filter_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
     table = runs.build_runs_table(opened, rows, "Runs")
