@@ -33,7 +33,23 @@ EXTRAS = {
 }  # those that only `make test-extras` installs
 UNLOCKED = {"d3rlpy", "sb3"}  # they need PyTorch, which is 3 GB: `make test-d3rlpy` and `make test-sb3` install them
 OF_EXTRAS = {"gymnasium", "open_spiel", "pettingzoo", "pygame", "pyspiel"}  # their modules
-SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".js", ".json", ".md", ".parquet", ".svg"}
+SHIPPED = {
+    ".py",
+    ".csv",
+    ".yaml",
+    ".sql",
+    ".c",
+    ".cpp",
+    ".css",
+    ".html",
+    ".js",
+    ".json",
+    ".md",
+    ".parquet",
+    ".svg",
+    ".pyi",
+    ".typed",
+}
 
 
 def locked(name: str) -> dict[str, str]:

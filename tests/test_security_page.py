@@ -52,7 +52,7 @@ PROVEN = {
     "It is refused if a text has more": f"{TEXTS}::test_values_that_are_nested_deeply_are_refused",
     "Commands, errors and conditions": f"{TEXTS}::test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown",
     "A label that names an agent": "runners/web/test_play.py::test_a_label_in_a_link_is_checked_before_it_is_read",
-    "It is read in one pass.": "runners/config/test_labels.py::"
+    "It is read in one pass.": "analytics/store/test_labels.py::"
     "test_parameters_are_split_at_the_commas_outside_of_quotes_and_brackets",
     "Rules have a name": f"{TEXTS}::test_rules_of_a_record_have_a_name_of_letters_and_digits",
     "A wrong checksum is refused": FLIPPED,

@@ -1,8 +1,8 @@
 """Results as tables for people: columns with their headings, units and digits.
 
 A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports, pages and Markdown
-show the same tables. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not
-name the unit, the title of its table does. Whatever is shown goes through ``escape_hidden_characters`` first.
+show the same tables. ``QUANTITIES`` says which unit and form each quantity has. If a heading does not name the unit,
+the title of its table does. Whatever is shown goes through ``escape_hidden_characters`` first.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 RUN_DIGITS = 6  # of a run's id in the name of a game
 DIAGONAL = "·"  # where the agent of the row is that of the column
+MINUS = "\N{MINUS SIGN}"
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
 SEAT_ROLES = ("gives the first piece", "places it")  # what each seat does first
 SEAT_ROLES_MOVER = ("places the second piece", "the first")  # where the mover chooses the piece
@@ -105,8 +106,18 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
+def format_percent_whole(share: float) -> str:
+    """A share or a score in whole percent, where there is no room for digits."""
+    return f"{100 * share:.0f}"
+
+
+def format_percent_short(share: float) -> str:
+    """A share in at most three digits, where there is no room for more: whole percent, tenths below 10 %."""
+    return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
+
+
 def format_percent_tenths(share: float) -> str:
-    """A probability from resampling in percent: further digits would be chance."""
+    """A share in tenths of a percent: further digits of a probability from resampling would be chance."""
     return f"{100 * share:.1f}"
 
 
@@ -118,13 +129,47 @@ def format_half_points(regret: float) -> str:
 def format_elo(rating: float) -> str:
     """A rating, or a difference of ratings. Infinite: the games set no bound."""
     if math.isinf(rating):
-        return "∞" if rating > 0 else "−∞"  # noqa: RUF001  (a minus sign)
-    return f"{rating:.1f}".replace("-", "−") if round(rating, 1) else "0.0"  # noqa: RUF001
+        return "∞" if rating > 0 else f"{MINUS}∞"
+    return f"{rating:.1f}".replace("-", MINUS) if round(rating, 1) else "0.0"
 
 
-def format_count(number: int) -> str:
-    """A number of games or of other things."""
-    return f"{number:,}"
+def format_expected_value(value: float) -> str:
+    """A value from -1, a certain loss, to 1, a certain win, with its sign."""
+    return format_signed(value, 3)
+
+
+def format_value_error(error: float) -> str:
+    """A root mean square error of such values."""
+    return f"{error:.3f}"
+
+
+def format_p_value(p: float) -> str:
+    """The probability of a difference at least as large by chance."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def format_plies(plies: float) -> str:
+    """A mean number of plies."""
+    return f"{plies:.2f}"
+
+
+def format_count(number: float) -> str:
+    """A number of games or of other things; a mean one without its fraction."""
+    return f"{number:,.0f}" if isinstance(number, float) else f"{number:,}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A time in seconds: three digits of it, or all before the point."""
+    return format_count(round(seconds)) if seconds >= 1000 else format_significant(seconds, 3)
+
+
+def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str:
+    """A number of no known unit by its first digits, without an exponent from a billionth to a billion."""
+    text = f"{value:.{digits}g}"
+    if "e" in text and 1e-9 <= abs(value) < 1e9:
+        text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", minus) if "e" not in text else text
 
 
 def format_game_name(run_id: str, game_id: int) -> str:
@@ -134,13 +179,13 @@ def format_game_name(run_id: str, game_id: int) -> str:
 
 def format_signed(value: float, digits: int) -> str:
     """A number with its sign, a true minus and no sign for what rounds to 0."""
-    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-    return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
+    text = f"{value:+.{digits}f}".replace("-", MINUS)
+    return text if text.strip(f"+0.{MINUS}") else text[1:]
 
 
-def format_count_with_noun(count: int, noun: str) -> str:
-    """A number of things, whose noun gets an s in the plural."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
+    """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}" if count else f"no {nouns or f'{noun}s'}"
 
 
 def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:
@@ -150,6 +195,85 @@ def format_interval(low: float, high: float, format_value: Callable[[float], str
         if format_value is format_elo
         else f"{format_value(low)}–{format_value(high)}"  # noqa: RUF001
     )
+
+
+# Quantities.
+
+
+class Quantity(NamedTuple):
+    """A quantity of results: its name and unit for programs, and its headings, unit and form for people."""
+
+    column: str  # of frames, CSV and JSON
+    stored: str  # its unit there
+    headings: tuple[str, ...]  # of tables, without the unit
+    unit: str  # in tables
+    format: Callable[[float], str]
+    definition: str  # the function that computes it
+
+
+QUANTITIES = (
+    Quantity(
+        "score", "0 to 1", ("score", "first one's score"), "%", format_percent, "analytics.statistics.tally.score"
+    ),
+    Quantity("win_rate", "0 to 1", ("win", "win rate"), "%", format_percent, "analytics.statistics.tally.win_rate"),
+    Quantity("share", "0 to 1", ("share",), "%", format_percent, "analytics.questions.openings.run_openings_query"),
+    Quantity("elo", "Elo", ("Elo",), "Elo", format_elo, "analytics.questions.ratings.compute_ratings"),
+    Quantity(
+        "regret",
+        "half-points",
+        ("regret", "mean regret"),
+        "half-points",
+        format_half_points,
+        "analytics.questions.mistakes.summarise_decisions",
+    ),
+    Quantity(
+        "blunders", "0 to 1", ("blunders",), "%", format_percent, "analytics.questions.mistakes.summarise_decisions"
+    ),
+    Quantity(
+        "value",
+        "-1 to 1",
+        ("value", "result", "exact"),
+        "-1 to 1",
+        format_expected_value,
+        "analytics.report.sections.evaluations.evaluations_frame",
+    ),
+    Quantity(
+        "seconds",
+        "seconds",
+        ("seconds", "mean", "slowest", "thread seconds"),
+        "seconds",
+        format_seconds,
+        "analytics.report.sections.evaluations.evaluations_frame",
+    ),
+    Quantity(
+        "plies",
+        "plies",
+        ("plies a game",),
+        "plies",
+        format_plies,
+        "analytics.questions.pairings.PairingResult.mean_plies",
+    ),
+    Quantity("games", "games", ("games",), "games", format_count, "analytics.questions.pairings.PairingResult.games"),
+)
+_QUANTITIES_BY_COLUMN = {quantity.column: quantity for quantity in QUANTITIES}
+
+
+def scale_quantity(name: str, value: float) -> float:
+    """Return a value as tables and charts give it: a share times 100."""
+    quantity = _QUANTITIES_BY_COLUMN.get(name)
+    return 100 * value if quantity is not None and quantity.unit == "%" else value
+
+
+def format_quantity(name: str, value: float) -> str:
+    """Format a value by the name of its quantity, as programs have it; by its first digits if the name is no such."""
+    quantity = _QUANTITIES_BY_COLUMN.get(name)
+    return format_significant(value) if quantity is None else quantity.format(value)
+
+
+def format_quantity_heading(name: str) -> str:
+    """Return the heading of a column of a quantity with its unit, where the title of the table does not name it."""
+    quantity = _QUANTITIES_BY_COLUMN.get(name)
+    return name if quantity is None or quantity.unit != "%" else f"{name.replace('_', ' ')}, %"
 
 
 # Columns.
@@ -181,9 +305,9 @@ def interval_column(
     return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
 
 
-def rank_and_agent_columns(agents: Sequence[str]) -> list[ResultColumn]:
-    """The columns of ranks and agents, best first."""
-    return [number_column("", range(1, len(agents) + 1)), text_column("agent", agents)]
+def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
+    """The columns of ranks and agents, best first; without ``ranks`` the rows are numbered."""
+    return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
 def link_column(
@@ -235,7 +359,7 @@ def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """
     return [
         _column_with_diagonal(
-            f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], lambda share: f"{100 * share:.1f}", spare
+            f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], format_percent_tenths, spare
         )
         for spare, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -101,29 +102,40 @@ def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAME
     chosen game counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run, an invalid
     condition, and games under more than one set of rules; ``FailureError`` for damaged files.
     """
-    records = _select_runs_with_games(opened, game_filter)
-    chosen = [record for record in records if game_filter.can_match_run(record)]
-    if records and not chosen:
-        raise RequestError("all chosen games are those of trainings: --trainings takes them in")
-    check_single_rules(chosen)
-    found = (
-        load_tally_results(opened, chosen)
-        if game_filter.where is None
-        else count_game_results(opened, game_filter.where, chosen)
-    )
-    found = {
-        key: result for key, result in found.items() if game_filter.can_match_agents((result.first, result.second))
-    }
-    named, names = replace_labels(found, chosen)
+    chosen, named, names, left_out = load_chosen_results(opened, game_filter)
     shared = load_shared_openings(opened, game_filter.where, chosen, named)
     merged = merge_results_by_agents(named.values(), shared)
     notes = [
         *names.notes,
-        *_describe_warnings(chosen, merged, len(records) - len(chosen)),
+        *_describe_warnings(chosen, merged, left_out),
         *_describe_incomplete_runs(opened, chosen),
     ]
     notes += describe_repeated_games(opened, [record.run_id for record in chosen])
     return HeadToHead(chosen[0].rules.name, merged, tuple(notes), shared, chosen[0].rules.mover_chooses)
+
+
+class ChosenResults(NamedTuple):
+    """The results in chosen games, by run and pairing, before those of the same two agents are merged."""
+
+    records: list[RunRecord]  # the runs, by one set of rules
+    results: ResultsByPairing
+    names: AgentNames
+    trainings: int  # runs of trainings that are left out
+
+
+def load_chosen_results(opened: OpenArchive, choice: GameFilter) -> ChosenResults:
+    """Load or count the results in the chosen games. Raises as ``compute_head_to_head`` does."""
+    records = _select_runs_with_games(opened, choice)
+    chosen = [record for record in records if choice.can_match_run(record)]
+    if records and not chosen:
+        raise RequestError("all chosen games are those of trainings: --trainings takes them in")
+    check_single_rules(chosen)
+    found = (
+        load_tally_results(opened, chosen) if choice.where is None else count_game_results(opened, choice.where, chosen)
+    )
+    found = {key: result for key, result in found.items() if choice.can_match_agents((result.first, result.second))}
+    named, names = replace_labels(found, chosen)
+    return ChosenResults(chosen, named, names, len(records) - len(chosen))
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:

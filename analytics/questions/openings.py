@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import permutations
+from typing import NamedTuple
 
 import polars as pl
 
@@ -111,6 +112,18 @@ def explore_position(
     return run_openings_query(opened, OpeningsQuery(position, by, games, min_games, imposed, sort), with_samples).rows
 
 
+def add_rules_name(position: str, rules: str | None) -> str:
+    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
+    if rules is None:
+        return position
+    fields = position.split()
+    if len(fields) == 3 and fields[2] != rules:
+        raise RequestError(
+            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
+        )
+    return " ".join([*fields[:2], rules])
+
+
 def run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool = True) -> OpeningsResult:
     """The answer of ``explore_position`` together with the position; raises the same errors."""
     return opened.retry_if_file_missing(lambda: _run_openings_query(opened, query, with_samples))
@@ -127,7 +140,7 @@ def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples:
     text = format_position(parsed, rules.name)
     if not games:
         raise RequestError(_describe_no_decisions(text, records, chosen, query.games))
-    rows = _sum_decisions(counted, turns, by, records).filter(pl.col("games") >= query.least)
+    rows = _sum_decisions(opened.archive, counted, turns, by, records).filter(pl.col("games") >= query.least)
     if rows.is_empty():
         raise RequestError(f"no {by} was chosen at least {query.least:,} times in {text} ({games:,} games)")
     rows = _format_decisions(rows, by, rules, games)
@@ -138,14 +151,49 @@ def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples:
     return OpeningsResult(parsed, rules, by, games, rows)
 
 
-def group_equivalent_cells(position: Position, rules: Rules) -> list[list[int]]:
-    """The empty cells, in groups of those that symmetries of the position map onto each other."""
-    turns = list_canonical_turns(position, rules).with_columns(form=pl.struct("board", "cell"))
-    forms = turns.group_by("own_cell").agg(pl.col("form").unique().sort()).sort("own_cell")
-    groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for cell, of_cell in forms.iter_rows():
-        groups.setdefault(tuple((form["board"], form["cell"]) for form in of_cell), []).append(cell)
+def group_equivalent_choices(position: Position, rules: Rules, by: str) -> list[list[str]]:
+    """Group the empty cells, or for gifts the pieces left, that symmetries of the position map onto each other.
+
+    A group begins with the choice that stands for it in the rows of an answer.
+    """
+    own, same = ("own_hand", ["board"]) if by == "gift" else ("own_cell", ["board", "cell"])
+    turns = list_canonical_turns(position, rules).with_columns(form=pl.struct(same))
+    forms = turns.group_by(own).agg(pl.col("form").unique().sort()).sort(own)
+    groups: dict[str, list[str]] = {}
+    for choice, of_choice in forms.iter_rows():
+        text = format_piece(choice) if by == "gift" else format_cell(choice)
+        groups.setdefault(repr(of_choice), []).append(text)
     return list(groups.values())
+
+
+class ChoiceResult(NamedTuple):
+    """The results of a cell or a piece with all that are equivalent to it, for the player that chose it."""
+
+    choice: str
+    alike: tuple[str, ...]  # the others of its group, which have no count of their own
+    games: int
+    share: float  # of the games: the shares of all groups add up to 1
+    score: float
+
+
+def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
+    """Return the results of the cells, or for gifts of the pieces, one of each group of equivalent ones.
+
+    Empty for whole turns, which choose a cell and a piece.
+    """
+    if answer.by == "turn":
+        return []
+    groups = group_equivalent_choices(answer.position, answer.rules, answer.by)
+    first = {choice: group[0] for group in groups for choice in group}
+    others = {group[0]: tuple(group[1:]) for group in groups}
+    column = "gift" if answer.by == "gift" else "cell"
+    games = pl.col("games")
+    rows = (
+        answer.rows.group_by(pl.col(column).replace(first), maintain_order=True)
+        .agg(games.sum(), pl.sum("share"), score=games.dot("score") / games.sum())
+        .select(column, "games", "share", "score")
+    )
+    return [ChoiceResult(choice, others[choice], *results) for choice, *results in rows.iter_rows()]
 
 
 def parse_openings_query(archive: Archive, query: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
@@ -260,7 +308,11 @@ def _describe_no_decisions(
     """The reason why there is no row."""
     imposed = int(decisions["games"].sum())
     if imposed:
-        return f"in {position_text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
+        first = min(plies for record in records if (plies := record.spec["opening_plies"]))
+        return (
+            f"in {position_text} no decision was free, but {imposed:,} were imposed: decisions are free from "
+            f"positions with {format_count_with_noun(first, 'piece')} on, and --imposed counts imposed ones too"
+        )
     by_agent = "" if game_filter.agent is None else f" by {game_filter.agent}"
     against = "" if game_filter.opponent is None else f" against {game_filter.opponent}"
     runs = format_count_with_noun(len(records), "run")
@@ -270,9 +322,12 @@ def _describe_no_decisions(
 
 
 def _sum_decisions(
-    decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
+    archive: Archive, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game."""
+    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game.
+
+    Raises ``FailureError`` for an index that is wrong.
+    """
     same, own = _DECISION_COLUMNS[kind], ["own_hand", "own_cell", "own_piece"][: len(_DECISION_COLUMNS[kind])]
     alike = pl.struct(own).n_unique().cast(pl.Int64)
     names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
@@ -285,7 +340,9 @@ def _sum_decisions(
         .join(_count_independent_openings(decisions, same, records), on=same, how="left", validate="1:1")
     )
     if rows["alike"].null_count():
-        raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
+        raise FailureError(
+            f"the index holds turns that cannot be played: run {archive.format_command('archive verify')}"
+        )
     rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
     if kind == "gift":  # wins and losses were counted for the mover
         rows = rows.rename({"wins": "losses", "losses": "wins"})
@@ -354,7 +411,8 @@ def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame, position: Posi
     for each, decision in zip(games, decisions, strict=True):
         game = find_symmetric_game(plies.get(each, []), position, decision, rules)
         if game is None:
-            raise FailureError("a game does not make the decision that the index says: run 'qarena archive verify'")
+            verify = opened.archive.format_command("archive verify")
+            raise FailureError(f"a game does not make the decision that the index says: run {verify}")
         texts.append(format_game(game))
     return texts
 

@@ -101,21 +101,43 @@ def load_results(archive: Archive, run_id: str) -> list[PairingResult]:
 def load_results_by_run(archive: Archive, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
     """The same of several runs, by run: their tallies are read at once."""
     runs = {record.run_id: record for record in records}
-    return {
-        run_id: [
-            PairingResult(pairing, *runs[run_id].pairings[pairing], tally, runs[run_id].has_independent_pairs)
-            for pairing, tally in tallies.items()
-            if pairing < len(runs[run_id].pairings)
-        ]
-        for run_id, tallies in read_tallies(archive, [*runs]).items()
-    }
+    return {run_id: _build_results(runs[run_id], tallies) for run_id, tallies in read_tallies(archive, [*runs]).items()}
+
+
+def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[PairingResult]:
+    return [
+        PairingResult(pairing, *record.pairings[pairing], tally, record.has_independent_pairs)
+        for pairing, tally in tallies.items()
+        if pairing < len(record.pairings)
+    ]
 
 
 def load_job_results(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
-    """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive."""
+    """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive.
+
+    A training counts only the games that it asked for, because a longer one continues the same run and its later games
+    are those of a learner that knows more. Of other runs all games are the same evidence, and all are counted.
+    """
     records = [record for job in jobs if job.run_id is not None and (record := archive.find_run(job.run_id))]
-    found = load_results_by_run(archive, records)
-    return [(job, found.get(str(job.run_id), [])) for job in jobs]
+    runs = {record.run_id: record for record in records}
+    results = load_results_by_run(archive, records)
+    return [
+        (job, _load_training_results(archive, job, runs[job.run_id], results[job.run_id]))
+        if job.run_id in runs
+        else (job, [])
+        for job in jobs
+    ]
+
+
+def _load_training_results(
+    archive: Archive, job: SweepJob, record: RunRecord, results: list[PairingResult]
+) -> list[PairingResult]:
+    """Return the results of the games that a job asked for, if it is a training of one pairing; else ``results``."""
+    end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
+    extended = archive.list_effective_ranges(record.run_id).units > end
+    if not (record.training and len(record.pairings) == 1 and job.games and extended):
+        return results
+    return _build_results(record, read_tallies(archive, [record.run_id], end)[record.run_id])
 
 
 def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
@@ -212,7 +234,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
             met = meetings.setdefault(agent, {})
             if agent != opponent:
                 met[opponent] = met[opponent] + tally if opponent in met else tally
-    by_pairs = any(result.by_pairs for result in pairing_results)
+    by_pairs = any(result.by_pairs for result in pairing_results if result.first != result.second)
     standings = [_build_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
@@ -446,6 +468,14 @@ def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, st
 
 def _format_code_label(label: str, code: str) -> str:
     return f"{label}@{code[:CODE_DIGITS]}"
+
+
+def find_label(name: str, labels: Collection[str]) -> str | None:
+    """Return the label of an agent that is shown under ``name``, one of ``labels``; None if it is none of them."""
+    label, _, code = name.rpartition("@")
+    if name in labels or len(code) != CODE_DIGITS:
+        label = name
+    return label if label in labels else None
 
 
 def _find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:

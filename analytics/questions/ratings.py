@@ -12,28 +12,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analytics.questions.columns import SEAT_ROLES, SEAT_ROLES_MOVER, format_elo, format_interval, format_percent
-from analytics.questions.head_to_head import compute_head_to_head
+from analytics.questions.head_to_head import load_chosen_results, load_shared_openings, merge_results_by_agents
 from analytics.questions.pairings import SharedOpenings
+from analytics.questions.ranking import A_PERSON, FEW_GAMES, count_games_against_agents, list_unranked_reasons
+from analytics.questions.rating_bootstrap import BootstrapPopulation, Tallies
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.davidson import FARTHEST_FINITE, DavidsonFit, SeatCounts, fit_davidson, transitive_closure
-from analytics.statistics.tally import CONFIDENCE, SEAT_RESULTS, Estimate, Tally, sum_tallies_by_key, tally_to_cells
+from analytics.statistics.tally import CONFIDENCE, Estimate, sum_tallies_by_key
 from quarto.errors import RequestError
 
 ELO_PER_UNIT = 400 / math.log(10)  # Elo points for one natural unit
 DECIMALS = 6  # of reported values: further ones may depend on the machine's linear algebra
 SAMPLES = 200
-
-Tallies = Mapping[tuple[str, str], Tally]  # by first and second agent
+MAX_NAMED = 10  # agents of a sentence
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Rating:
     elo: Estimate
     games: int
     group: int  # agents of different groups never met, not even through others: their ratings cannot be compared
+    rank: int | None = None  # from 1, among the agents of its group that have one (``analytics.questions.ranking``)
+    unranked: tuple[str, ...] = ()  # why it has no rank
 
     @property
     def bounded(self) -> bool:
@@ -68,8 +70,25 @@ class Ratings:
     def group_count(self) -> int:
         return len({rating.group for rating in self.ratings})
 
+    @property
+    def ranked(self) -> list[Rating]:
+        """The agents with a rank, best first, group by group."""
+        return [rating for rating in self.ratings if rating.rank is not None]
+
+    @property
+    def best_first(self) -> list[str]:
+        """All agents: those with a rank, then the others, each in the order of their ratings."""
+        return [rating.agent for rating in sorted(self.ratings, key=lambda rating: rating.rank is None)]
+
+    def find_rating(self, agent: str) -> Rating | None:
+        """The rating of an agent; None if it is not rated."""
+        return next((rating for rating in self.ratings if rating.agent == agent), None)
+
     def to_frame(self) -> pl.DataFrame:
         """A row an agent: ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
+
+        Then ``unranked``, which says why ``rank`` is null. ``elo``, ``low`` and ``high`` are infinite where the games
+        set no bound on that side, and null where they tell nothing.
 
         Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``. Then a column
         ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
@@ -77,10 +96,11 @@ class Ratings:
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
         columns: dict[str, list[object]] = {
-            "rank": [*range(1, len(agents) + 1)],
+            "rank": [rating.rank for rating in self.ratings],
             "agent": [*agents],
             **{name: [getattr(rating.elo, name) for rating in self.ratings] for name in ("mean", "low", "high")},
             **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group", "bounded")},
+            "unranked": ["; ".join(rating.unranked) or None for rating in self.ratings],
             **{
                 f"{name}{end}": [value] * len(agents)
                 for name, estimate in common.items()
@@ -88,8 +108,9 @@ class Ratings:
             },
             **{f"above {agent}": [*self.superiority[:, i].tolist()] for i, agent in enumerate(agents)},
         }
-        kinds = {"rank": pl.Int64, "agent": pl.String, "games": pl.Int64, "group": pl.Int64, "bounded": pl.Boolean}
-        schema = {name: kinds.get(name, pl.Float64) for name in columns}
+        integers, texts = ("rank", "games", "group"), ("agent", "unranked")
+        kinds = dict.fromkeys(integers, pl.Int64()) | dict.fromkeys(texts, pl.String()) | {"bounded": pl.Boolean()}
+        schema = {name: kinds.get(name, pl.Float64()) for name in columns}
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 
     def describe(self, mover_chooses: bool) -> list[str]:
@@ -119,7 +140,15 @@ class Ratings:
             lines.append(
                 f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
             )
-        return [*lines, *self.unrated_sentences]
+        return [*lines, *self._describe_unranked(), *self.unrated_sentences]
+
+    def _describe_unranked(self) -> list[str]:
+        """Sentences on agents without a rank, but for those whose rating has no bound: others are about these."""
+        members = {
+            reason: [rating.agent for rating in self.ratings if reason in rating.unranked]
+            for reason in (A_PERSON, FEW_GAMES)
+        }
+        return [f"Without a rank, {reason}: {_list_names(agents)}." for reason, agents in members.items() if agents]
 
     @property
     def unrated_sentences(self) -> list[str]:
@@ -143,6 +172,11 @@ class Ratings:
         return f"Seat 0, which {first}, is worth {format_elo(self.seat.mean)} Elo ({seat}); {drawn}."
 
 
+def _list_names(agents: Sequence[str]) -> str:
+    more = f" and {len(agents) - MAX_NAMED:,} more" if len(agents) > MAX_NAMED else ""
+    return f"{', '.join(agents[:MAX_NAMED])}{more}"
+
+
 def compute_ratings(
     opened: OpenArchive,
     where: str | None = None,
@@ -152,12 +186,15 @@ def compute_ratings(
     samples: int = SAMPLES,
     trainings: bool = False,
 ) -> Ratings:
-    """Ratings over the games that a condition on the view ``games`` chooses.
+    """Rate all agents in the games that a condition on the view ``games`` chooses.
 
-    See ``compute_head_to_head`` and ``fit_ratings``.
+    The population is all chosen games, whichever agents are shown afterwards. Ratings and ranks do not depend on
+    ``samples``; without samples no game is read. See ``compute_head_to_head`` and ``fit_ratings``.
     """
-    met = compute_head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
-    return fit_ratings(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
+    chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
+    tallies = {(each.first, each.second): each.tally for each in merge_results_by_agents(chosen.results.values(), None)}
+    shared = load_shared_openings(opened, where, chosen.records, chosen.results) if samples else None
+    return fit_ratings(tallies, anchor, anchor_elo, samples=samples, shared=shared)
 
 
 def fit_ratings(
@@ -190,30 +227,33 @@ def fit_ratings(
         raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
-    pairs = _BootstrapPopulation.build(tallies, agents, shared)
-    games = pairs.count_games_by_seat(pairs.cells)
+    pairs = BootstrapPopulation.build(tallies, agents, shared)
+    games = pairs.count_games(pairs.cells)
     rated = _RatedAgents(
         _compute_group_numbers(len(agents), games),
         _count_games_by_agent(len(agents), games),
         agents.index(anchor) if anchor else None,
     )
     fitted, dice = fit_davidson(len(agents), games), np.random.default_rng(seed)
-    again = [fit_davidson(len(agents), pairs.count_games_by_seat(pairs.resample(dice)), fitted) for _ in range(samples)]
+    again = [fit_davidson(len(agents), pairs.count_games(pairs.resample(dice)), fitted) for _ in range(samples)]
     elos, drawn = rated.compute_elos(fitted), [rated.compute_elos(each) for each in again]
-    order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
-    found = []
+    order = _sort_by_strength(elos, fitted, rated.groups)
+    undecided = fitted.seat_decides & rated.mark_reference_agents(fitted)
+    games_against_agents, ranks, found = count_games_against_agents(tallies), Counter[int](), []
     for i in order.tolist():
-        elo = _estimate_interval(elos[i], [each[i] for each in drawn])
-        moved = Estimate(*(value + anchor_elo for value in elo))
-        found.append(Rating(agents[i], moved, int(rated.games[i]), int(rated.groups[i])))
+        agent, group = agents[i], int(rated.groups[i])
+        elo = _estimate_interval(elos[i], [each[i] for each in drawn]) if math.isfinite(elos[i]) else None
+        moved = Estimate(*(value + anchor_elo for value in elo or _repeat_unbounded(float(elos[i]), samples)))
+        unranked = list_unranked_reasons(agent, moved.mean, games_against_agents[agent], bool(undecided[i]))
+        ranks[group] += not unranked
+        rank = None if unranked else ranks[group]
+        found.append(Rating(agent, moved, int(rated.games[i]), group, rank, unranked))
     return Ratings(
         tuple(found),
         _estimate_interval(fitted.seat * ELO_PER_UNIT, [each.seat * ELO_PER_UNIT for each in again]),
         _estimate_interval(_compute_draw_share(fitted.draws), [_compute_draw_share(each.draws) for each in again]),
-        _compute_superiority([rated.compute_elos(each, undecided_elo=0.0) for each in again], rated.groups)[
-            np.ix_(order, order)
-        ],
-        tuple(agents[i] for i in order if fitted.seat_decides and rated.mark_reference_agents(fitted)[i]),
+        _compute_superiority(fitted, again, rated.groups)[np.ix_(order, order)],
+        tuple(agents[i] for i in order if undecided[i]),
         tuple(forfeited.items()),
         tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
     )
@@ -239,56 +279,6 @@ def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
     return dict(sorted(found.items()))
 
 
-# What a cell of a tally adds to LOSS, DRAW, WIN of seat 0, in the first agent's games there, then the second one's: a
-# loss of the first agent in seat 1 is a win of seat 0.
-_GAMES_BY_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1)
-
-
-@dataclass(frozen=True)
-class _BootstrapPopulation:
-    """The results of all pairs of games of ``M`` pairs of agents: the population of the bootstrap."""
-
-    zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
-    one: NDArray[np.int64]  # [2 M]
-    cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.tally``)
-    grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
-
-    @staticmethod
-    def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> _BootstrapPopulation:
-        numbers = {agent: number for number, agent in enumerate(agents)}
-        first, second = (np.array([numbers[both[i]] for both in tallies]) for i in (0, 1))
-        cells = np.array([tally_to_cells(tally) for tally in tallies.values()])
-        grouped = np.zeros((0, *cells.shape), np.int64)
-        if shared is not None:
-            grouped = np.stack([shared.count_pairs_between(*both) for both in tallies], axis=1)
-            grouped = grouped[grouped.any(axis=(1, 2))]
-        return _BootstrapPopulation(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
-
-    def count_games_by_seat(self, cells: NDArray[np.int64]) -> SeatCounts:
-        counts = (cells @ _GAMES_BY_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
-        return SeatCounts(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
-
-    @cached_property
-    def _unshared_pairs(self) -> NDArray[np.int64]:
-        """[M, 15] the pairs whose openings are not shared."""
-        alone: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
-        return alone
-
-    @cached_property
-    def _unshared_cell_shares(self) -> NDArray[np.float64]:
-        """[M, 15] the share of each cell in the pairs whose openings are not shared; zeros if there are none."""
-        shares: NDArray[np.float64] = self._unshared_pairs / np.maximum(1, self._unshared_pairs.sum(axis=1))[:, None]
-        return shares
-
-    def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """A bootstrap sample, drawn with replacement: as many groups of openings, and as many of the other pairs."""
-        pairs, groups = self._unshared_pairs.sum(axis=1), len(self.grouped)
-        drawn = dice.multinomial(pairs, self._unshared_cell_shares)
-        if groups:
-            drawn += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)
-        return drawn
-
-
 @dataclass(frozen=True)
 class _RatedAgents:
     """The agents of a fit: their groups, and the agents that the ratings are relative to."""
@@ -297,10 +287,10 @@ class _RatedAgents:
     games: NDArray[np.int64]  # [A] games
     anchor: int | None
 
-    def compute_elos(self, fitted: DavidsonFit, undecided_elo: float = math.nan) -> NDArray[np.float64]:
+    def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
         """[A] Elo relative to a reference in each agent's group: the anchor or, without it, the mean of a component.
 
-        ``undecided_elo`` is the rating of all agents of a reference component in which the seat decided every game.
+        NaN for the agents of a reference component in which the seat decided every game.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -310,7 +300,7 @@ class _RatedAgents:
             over = fitted.strengths[members] - centre
             over = np.where(np.abs(over) > FARTHEST_FINITE, np.copysign(np.inf, over), over)
             if fitted.seat_decides and len(reference) > 1:
-                over[:] = undecided_elo
+                over[:] = math.nan
             to_reference, from_reference = fitted.above[members, reference[0]], fitted.above[reference[0], members]
             outside = np.where(to_reference, np.inf, np.where(from_reference, -np.inf, np.nan))
             elos[members] = np.where(to_reference & from_reference, over, outside)
@@ -348,16 +338,47 @@ def _count_games_by_agent(agent_count: int, games: SeatCounts) -> NDArray[np.int
     return played.astype(np.int64)
 
 
-def _compute_superiority(sampled_elos: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sort_by_strength(elos: NDArray[np.float64], fitted: DavidsonFit, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[A] indices of agents, best first in each group; of those without a bound, as far as their own games tell."""
+    strengths = np.where(np.isnan(elos), 0.0, np.round(fitted.strengths, DECIMALS))
+    below = np.where(np.isnan(elos), 0, fitted.above.sum(axis=1))
+    return np.lexsort((-strengths, -below, np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), groups))
+
+
+def _compute_superiority(
+    fitted: DavidsonFit, again: Sequence[DavidsonFit], groups: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """[A, A] the share of samples in which row is above column; equal or incomparable agents count as half.
 
-    NaN across groups, and without samples.
+    Half too where all games together do not tell, whatever a sample of them says. NaN across groups, and without
+    samples.
     """
     points = np.zeros((len(groups), len(groups)))
-    for elos in sampled_elos:
-        points += 0.5 + ((elos[:, None] > elos).astype(np.float64) - (elos[:, None] < elos)) / 2
-    points[groups[:, None] != groups] = np.nan
-    return points / len(sampled_elos) if sampled_elos else np.full_like(points, np.nan)
+    for sample in again:
+        points += _compare_agents(sample)
+    shares = points / len(again) if again else np.full_like(points, np.nan)
+    shares[~_can_compare(fitted)] = 0.5 if again else np.nan
+    shares[groups[:, None] != groups] = np.nan
+    return shares
+
+
+def _can_compare(fitted: DavidsonFit) -> NDArray[np.bool_]:
+    """[A, A] whether the games tell which of two agents is above the other."""
+    above, below = fitted.above, fitted.above.T
+    return (above | below) & ~(above & below & fitted.seat_decides)
+
+
+def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
+    """[A, A] 1 where row is above column, 0 where it is below, half where they are equal or cannot be compared."""
+    strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
+    within = fitted.above & fitted.above.T
+    ahead = np.where(within, np.sign(strengths[:, None] - strengths), fitted.above * 1.0 - fitted.above.T)
+    return 0.5 + np.where(_can_compare(fitted), ahead, 0.0) / 2
+
+
+def _repeat_unbounded(elo: float, samples: int) -> Estimate:
+    """A rating without a bound and its interval, which is no wider: no sample of the games can set the bound."""
+    return Estimate(elo, *(elo if samples else math.nan,) * 2)
 
 
 def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:

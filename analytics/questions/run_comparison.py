@@ -19,15 +19,17 @@ from analytics.questions.columns import (
     MISSING,
     ResultColumn,
     Table,
-    format_count,
     format_half_points,
+    format_p_value,
     format_percent,
+    format_seconds,
     format_signed,
     interval_column,
     number_column,
     text_column,
 )
 from analytics.questions.mistakes import summarise_decisions
+from analytics.questions.pace import compute_pace, format_games_a_second
 from analytics.questions.pairings import AgentNames, PairingResult, load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Estimate, normal_quantile
@@ -76,8 +78,8 @@ class RunComparison:
                 [
                     text_column("run", speeds["run"]),
                     number_column("games", speeds["games"]),
-                    number_column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.2f}"),
-                    number_column("games a second", speeds["games_a_second"], lambda pace: f"{pace:,.0f}"),
+                    number_column("seconds", speeds["seconds"], format_seconds),
+                    number_column("games a second", speeds["games_a_second"], format_games_a_second),
                 ],
             ),
             Table(
@@ -106,10 +108,8 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
         interval_column(rows["score_low"], rows["score_high"], drop_priority=2),
         number_column("difference", rows["difference"], _format_share_difference),
         ResultColumn("95 % interval", reaches),
-        number_column("p", rows["p"], lambda p: "<0.001" if p < 0.001 else f"{p:.3f}"),
-        number_column(
-            "pairs", rows["shared_pairs"], lambda pairs: format_count(pairs) if pairs else MISSING, drop_priority=4
-        ),
+        number_column("p", rows["p"], format_p_value),
+        number_column("pairs", [pairs or None for pairs in rows["shared_pairs"]], drop_priority=4),
     ]
 
 
@@ -303,9 +303,12 @@ def _compute_p_value(difference: Estimate) -> float:
 def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.DataFrame:
     """The pace of each run; ``results`` are the results."""
     games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
-    found = [(each.run_id, games.get(each.run_id, 0), each.seconds or None) for each in records]
-    frame = pl.DataFrame(found, {"run": pl.String(), "games": pl.Int64(), "seconds": pl.Float64()}, orient="row")
-    return frame.with_columns((pl.col("games") / pl.col("seconds")).alias("games_a_second"))
+    found = [
+        (each.run_id, count := games.get(each.run_id, 0), each.seconds or None, compute_pace([(each, count)]))
+        for each in records
+    ]
+    schema = {"run": pl.String(), "games": pl.Int64(), "seconds": pl.Float64(), "games_a_second": pl.Float64()}
+    return pl.DataFrame(found, schema, orient="row")
 
 
 def _regret_frame(

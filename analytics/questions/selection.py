@@ -21,8 +21,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_condition
-from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, run_condition_sql
+from analytics.questions.sql.syntax import check_and_combine_conditions, check_condition
+from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_literal, run_condition_sql
 from analytics.store.archive import Archive, check_record_format, unknown_run_error
 from analytics.store.game_tables import RangeGames
 from analytics.store.marker import VerifiableFile
@@ -102,6 +102,31 @@ class GameFilter:
 
 
 ALL_GAMES = GameFilter()
+
+
+def build_games_condition(opened: OpenArchive, choice: GameFilter) -> str:
+    """Build the condition in SQL on the view ``games`` that the games of a filter meet.
+
+    Raises ``RequestError`` for a filter that no game can meet, and for a wrong condition in it.
+    """
+    records, known = choice.select_runs(opened.archive), opened.archive.load_runs()
+    if known and not records:
+        raise RequestError("all chosen games are those of trainings: trainings=True (--trainings) takes them in")
+    conditions = [run_condition_sql(record.run_id for record in records)] if len(records) < len(known) else []
+    both = [
+        " AND ".join(
+            f"agent_{seat} = {quote_literal(label)}"
+            for label, seat in ((choice.agent, mine), (choice.opponent, 1 - mine))
+            if label is not None
+        )
+        for mine in (0, 1)
+    ]
+    if both[0]:
+        conditions.append(f"({both[0]} OR {both[1]})")
+    chosen = " AND ".join(conditions)
+    if choice.where is None:
+        return chosen or ALWAYS_TRUE
+    return check_and_combine_conditions(opened.sql, chosen, choice.where) if chosen else choice.where
 
 
 def check_single_rules(records: Collection[RunRecord]) -> None:
@@ -198,7 +223,7 @@ class Selection:
         """The ids of the chosen games of one run, ascending."""
         if run_id in self.ids_by_run:
             return self.ids_by_run[run_id]
-        return self.opened.games(run_id).select(pl.col("game_id").sort()).collect()["game_id"].to_numpy()
+        return self.opened.scan("games", run_id).select(pl.col("game_id").sort()).collect()["game_id"].to_numpy()
 
 
 def select_games(opened: OpenArchive, where: str | None = None) -> Selection:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import format_count_with_noun
+from analytics.questions.columns import format_count_with_noun, format_percent, format_plies
+from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
-from analytics.report import style
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS, ReportData, select_report_data
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.report.sections.evaluations import build_evaluations_section
 from analytics.report.sections.learning import build_learning_section
 from analytics.report.sections.lengths import build_lengths_section
@@ -25,7 +25,7 @@ from analytics.report.sections.mistakes import build_mistakes_section
 from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
-from quarto.errors import NotFoundError, RequestError, describe_valid_names
+from quarto.errors import NotFoundError, describe_valid_names
 
 
 class Subject(NamedTuple):
@@ -33,14 +33,14 @@ class Subject(NamedTuple):
 
     slug: str
     name: str
-    section_builder: Callable[[ReportData], ReportSection]
+    section_builder: Callable[[ReportData], Result]
     by_rules: bool = False  # it is about games by one set of rules, without trainings
 
-    def build_section(self, data: ReportData, title_suffix: str = "") -> ReportSection:
+    def build_section(self, data: ReportData, title_suffix: str = "") -> Result:
         """The section about these games; ``title_suffix`` ends its title."""
         return replace(self.section_builder(data), title=f"{self.name}{title_suffix}")
 
-    def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[ReportSection]:
+    def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[Result]:
         """The section about these games, or one for each of their ``data_by_rules`` by rules."""
         if not self.by_rules:
             return [self.build_section(data)]
@@ -78,31 +78,16 @@ def find_subject(slug: str) -> Subject:
 
 def build_subject_sections(
     opened: OpenArchive, slug: str, where: str | None = None, included_trainings: Collection[str] = ()
-) -> list[ReportSection]:
+) -> list[Result]:
     """The sections of the report about one subject, ``mistakes`` say.
 
     ``where`` and ``included_trainings`` are as for ``report``.
 
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """
-    subject, chosen = find_subject(slug), select_report_data(opened, where)
-    parts = chosen.split_by_rules(included_trainings) if subject.by_rules else []
-    return subject.build_sections(chosen, parts) or [ReportSection(missing="all chosen games are those of trainings")]
-
-
-def render_sections_page(sections: Sequence[ReportSection]) -> str:
-    """Sections about one subject as a page of their own."""
-    return render_template("sections.html", title=sections[0].title.partition(":")[0], sections=sections)
-
-
-def render_sections_svg(sections: Sequence[ReportSection]) -> str:
-    """The figures of a section as one picture. Raises ``RequestError`` without figures, and for several sections."""
-    first, several = sections[0], len(sections) > 1
-    if several or not first.figures:
-        titles = ", ".join(each.title for each in sections)
-        why = "choose games by one set of rules" if several else first.missing or "it is a table"
-        raise RequestError(f"{titles}: there is no such picture: {why}")
-    return style.render_svg(style.combine_figures(first.figures, first.title, first.note))
+    subject, chosen = find_subject(slug), select_report_data(opened, where, included_trainings)
+    parts = chosen.parts_by_rules if subject.by_rules else []
+    return subject.build_sections(chosen, parts) or [Result(missing="all chosen games are those of trainings")]
 
 
 def render_report(
@@ -114,16 +99,18 @@ def render_report(
 
     Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
-    chosen = select_report_data(opened, where)
-    parts, rules = chosen.split_by_rules(included_trainings), chosen.rules
+    chosen = select_report_data(opened, where, included_trainings)
+    parts, rules = chosen.parts_by_rules, chosen.rules
     sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, parts)]
     return render_template(
         "report.html",
-        title=title or f"Quarto: {chosen.selection.games:,} games",
+        title=title or f"Quarto: {format_count_with_noun(chosen.selection.games, 'game')}",
         summary=_describe_games(chosen),
         condition=None if chosen.selection.where == ALWAYS_TRUE else chosen.selection.where,
         agents=len(chosen.games_by_agent),
         agents_shown=MAX_AGENTS,
+        ranking_rule=RANKING_RULE,
+        names=chosen.agent_names.notes,  # several codes of a label: in these games, which may be more than those rated
         trainings=len(chosen.records) - sum(len(part.records) for part in parts),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],
@@ -139,11 +126,11 @@ def _describe_games(data: ReportData) -> str:
     for seat, (losses, _, won) in enumerate((total.results(0), total.results(1))):
         wins[seat] += won  # the pairing's first agent holds seat 0 in game 0, seat 1 in game 1
         wins[1 - seat] += losses
-    shares = [f"{100 * count / total.games:.1f} %" for count in (*wins, total.draws)]
+    shares = [f"{format_percent(count / total.games)} %" for count in (*wins, total.draws)]
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     who = f"{format_count_with_noun(agents, 'agent')} in {format_count_with_noun(runs, 'run')}"
     return (
-        f"{total.games:,} games between {who}, begun {begun}, under {', '.join(data.rules)} rules. Seat 0, "
-        f"which gives first, won {shares[0]}, seat 1 won {shares[1]}, and {shares[2]} were drawn. A game took "
-        f"{total.plies / total.games:.2f} plies on average."
+        f"{format_count_with_noun(total.games, 'game')} between {who}, begun {begun}, under "
+        f"{', '.join(data.rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and "
+        f"{shares[2]} were drawn. A game took {format_plies(total.plies / total.games)} plies on average."
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import zip_longest
 
 import polars as pl
 
@@ -19,14 +20,14 @@ from analytics.questions.head_to_head import (
     replace_labels,
 )
 from analytics.questions.pairings import AgentNames, PairingResult, SharedOpenings
-from analytics.questions.ratings import fit_ratings
-from analytics.questions.selection import Selection, select_games
+from analytics.questions.ratings import Ratings, fit_ratings
+from analytics.questions.selection import Selection, check_single_rules, select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 
-MAX_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best rated are shown
+MAX_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best are shown
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ class ReportData:
     """The chosen games that a report is about, and what its figures show of them: computed once."""
 
     selection: Selection
+    named: frozenset[str] = field(default=frozenset())  # runs that are rated although trainings played them
     parent: ReportData | None = None  # the games that these are a part of, with their names and colours
+    agent: str | None = None  # label of the only agent that rows are about; None: all, but for
+    opponent: str | None = None  # the label of an agent that is asked about as an opponent only
 
     @property
     def opened(self) -> OpenArchive:
@@ -75,19 +79,21 @@ class ReportData:
         """The names of the rules of these games, sorted."""
         return sorted({record.rules.name for record in self.records.values()})
 
-    def split_by_rules(self, included_trainings: Collection[str] = ()) -> list[ReportData]:
+    @cached_property
+    def parts_by_rules(self) -> tuple[ReportData, ...]:
         """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rules.
 
-        Games of trainings are left out, unless their run is ``included_trainings``.
+        Games of trainings are left out, unless their run is named.
         """
-        rated = [run for run in self.selection.runs if not run.training or run.run_id in included_trainings]
-        found = []
+        rated = [run for run in self.selection.runs if not run.training or run.run_id in self.named]
+        parts = []
         for rules in self.rules:
             runs = tuple(run for run in rated if run.rules.name == rules)
             counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
             if runs:
-                found.append(ReportData(replace(self.selection, runs=runs, counts=counts), self.parent or self))
-        return found
+                part = replace(self.selection, runs=runs, counts=counts)
+                parts.append(ReportData(part, self.named, self.parent or self))
+        return tuple(parts)
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
@@ -114,39 +120,101 @@ class ReportData:
                 games[agent] = games.get(agent, 0) + tally.games
         return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
 
+    def rate_agents(self, samples: int | None = None) -> Ratings:
+        """Rate all agents of these games, which are by one set of rules: those that are not shown, too.
+
+        Without ``samples`` there are as many as in ``qarena rate``. Raises ``RequestError`` if the rules differ, and
+        when no two different agents played each other.
+        """
+        check_single_rules(self.selection.runs)
+        if samples is not None:
+            return fit_ratings(self.head_to_head, samples=samples)
+        return fit_ratings(self.head_to_head, shared=self.shared_openings)
+
     @cached_property
     def agents(self) -> tuple[str, ...]:
         """The agents that are shown, at most ``MAX_AGENTS``, in alphabetical order: their colours follow from it.
 
-        Of more agents the best rated are shown.
+        Of more agents the best are shown: see ``analytics.questions.ranking``.
         """
         if self.parent:
             return self.parent.agents
-        every = list(self.games_by_agent)
-        return tuple(sorted((every if len(every) <= MAX_AGENTS else self._sort_by_rating(every))[:MAX_AGENTS]))
+        wanted = [agent for agent in self.games_by_agent if self._is_wanted(agent)]
+        if len(wanted) > MAX_AGENTS:
+            wanted = [agent for agent in self._best_first if agent in wanted][:MAX_AGENTS]
+        return tuple(sorted(wanted))
+
+    def _is_wanted(self, agent: str) -> bool:
+        """Whether rows may be about the agent of this name."""
+        if self.agent is not None:
+            return agent in self._list_names(self.agent)
+        return self.opponent is None or agent not in self._list_names(self.opponent)
+
+    def _list_names(self, label: str) -> set[str]:
+        """The names of the agents that played under a label."""
+        return {
+            self.agent_names.find_name(run_id, label)
+            for run_id, record in self.records.items()
+            if label in record.labels
+        }
+
+    def select_wanted(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows about agents that were asked about."""
+        wanted = [agent for agent in frame["agent"].unique() if self._is_wanted(agent)]
+        return frame.filter(pl.col("agent").is_in(wanted))
+
+    def select_shown(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
+        """The rows about agents that are shown, or whose agent is one of ``others``."""
+        return frame.filter(pl.col("agent").is_in([*others, *self.agents]))
 
     def find_colour_number(self, agent: str) -> int:
         """The number of the colour of an agent that is shown."""
         return self.agents.index(agent)
 
     @cached_property
-    def ranked_agents(self) -> tuple[str, ...]:
-        """The agents that are shown, best rating first; those without a rating last."""
-        return tuple(self._sort_by_rating(self.agents))
+    def _ratings_by_rules(self) -> dict[str, Ratings]:
+        """The ratings by each rules under which two different agents met, without intervals."""
+        ratings = dict[str, Ratings]()
+        for part in self.parts_by_rules:
+            with suppress(RequestError):  # nobody met another agent, or all of these games were forfeited
+                ratings[part.rules[0]] = part.rate_agents(samples=0)
+        return ratings
 
-    def _sort_by_rating(self, agents: Collection[str]) -> list[str]:
-        shown = {both: tally for both, tally in self.head_to_head.items() if set(both) <= set(agents)}
-        rated: list[str] = []
-        if any(first != second for first, second in shown):
-            with suppress(RequestError):  # all their games were forfeited
-                rated = [rating.agent for rating in fit_ratings(shown, samples=0).ratings]
-        return [*rated, *(agent for agent in agents if agent not in rated)]
+    @cached_property
+    def _best_first(self) -> list[str]:
+        """All agents: those with a rank, the rated ones, then the others.
+
+        If there are several rules, the first by each of them come first, then the second ones, and so on.
+        """
+        rated = self._ratings_by_rules.values()
+        ranked = zip_longest(*([rating.agent for rating in ratings.ranked] for ratings in rated))
+        others = zip_longest(*([rating.agent for rating in ratings.ratings] for ratings in rated))
+        agents = dict.fromkeys(agent for row in (*ranked, *others, self.games_by_agent) for agent in row)
+        return [agent for agent in agents if agent in self.games_by_agent]
+
+    def list_shown_agents(self, rules: str | None = None) -> list[str]:
+        """The agents that are shown, in the order of the ratings under some rules, or else the best of all first."""
+        if self.parent:
+            return self.parent.list_shown_agents(rules)
+        rated = self._ratings_by_rules.get(rules or "")
+        first = [rating.agent for rating in rated.ratings] if rated else []
+        return [agent for agent in dict.fromkeys([*first, *self._best_first]) if agent in self.agents]
 
     def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
-        """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
-        ranks = {agent: rank for rank, agent in enumerate(self.ranked_agents, 1)}
-        rank = pl.col("agent").replace_strict(ranks, default=0, return_dtype=pl.Int64())
-        return frame.sort(*outer, rank, maintain_order=True)
+        """The rows in the order of the columns ``outer`` and, within, of ``list_shown_agents``.
+
+        If ``rules`` is one of ``outer``, this is the order of the ratings under the row's rules. Rows about no agent
+        (``""``) come first, those about agents that are not shown last.
+        """
+        keys = ["rules", "agent"] if "rules" in outer else ["agent"]
+        rules = frame["rules"].unique().to_list() if "rules" in outer else [None]
+        places = [
+            (name, agent, place) for name in rules for place, agent in enumerate(["", *self.list_shown_agents(name)])
+        ]
+        schema = {"rules": pl.String(), "agent": pl.String(), "_place": pl.Int64()}
+        order = pl.DataFrame(places, schema, orient="row").select(*keys, "_place")
+        placed = frame.join(order, keys, "left", maintain_order="left")
+        return placed.sort(*outer, "_place", nulls_last=True, maintain_order=True).drop("_place")
 
     @cached_property
     def total_tally(self) -> Tally:
@@ -188,6 +256,9 @@ PLAYERS = {
 }
 
 
-def select_report_data(opened: OpenArchive, where: str | None = None) -> ReportData:
-    """The games that ``where`` chooses; raises the errors of ``analytics.questions.selection.select_games``."""
-    return ReportData(select_games(opened, where))
+def select_report_data(opened: OpenArchive, where: str | None = None, named: Iterable[str] = ()) -> ReportData:
+    """The games that ``where`` chooses; ``named`` are runs that are rated although trainings played them.
+
+    Raises the errors of ``analytics.questions.selection.select_games``.
+    """
+    return ReportData(select_games(opened, where), frozenset(named))

@@ -1,43 +1,15 @@
-"""A section of a report as a value: a note, tables and figures, or the reason why it is left out."""
+"""Tables and figures of the sections of a report, in the colours of the agents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
 from analytics.questions.columns import Cell, ResultColumn, Table, text_column
-from analytics.report.rendering import render_template
 from analytics.report.report_data import ReportData
 from analytics.report.style import AGENT_COLOURS, Figure, Picture
-
-
-@dataclass(frozen=True)
-class ReportSection:
-    """A part of a report, which a notebook shows too. ``missing``, if not empty, says why there is nothing to show."""
-
-    note: str = ""  # how to read it
-    table: Table | None = None
-    figures: Sequence[Figure] = ()
-    numbers: Table | None = None  # the figures' values, shown on request
-    side_by_side: bool = False  # figures and table side by side
-    missing: str = ""
-    legend: Sequence[str] = ()  # of the figures: results, and "random play"
-    title: str = ""
-
-    @property
-    def anchor(self) -> str:
-        """The section's id in the page."""
-        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
-
-    @property
-    def tables(self) -> list[Table]:
-        """Its tables with rows."""
-        return [each for each in (self.table, self.numbers) if each is not None and each.rows]
-
-    def _repr_html_(self) -> str:
-        return render_template("notebook.html", title="", sections=[self])
 
 
 def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:

@@ -25,7 +25,7 @@ from analytics.store.ranges import parse_file_name
 from analytics.store.records import JsonRecord, RecordError, encode_record, parse_record
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, RequestError
-from quarto.sources import cache_root, create_private_folder
+from quarto.sources import cache_root, create_private_folder, project_root
 
 logger = logging.getLogger(__name__)
 
@@ -175,16 +175,24 @@ def describe_other_format(root: PurePath, version: int) -> str:
 
 
 def warn_if_unknown_archive(root: PurePath) -> None:
-    """Log a warning, once, about an archive that this user neither made nor verified on this machine."""
-    known = False
+    """Log a warning, once, about an archive that this user neither made nor verified on this machine.
+
+    The sample is part of the program: whoever can write there can change the program, too.
+    """
+    known = _is_shipped_sample(root)
     with suppress(OSError):
-        known = build_memory_path(root).exists()
+        known = known or build_memory_path(root).exists()
     if not known:
         logger.warning(
-            "archive %r was neither made nor verified on this machine: run 'qarena archive verify' (said once)",
+            "archive %r was neither made nor verified on this machine: run 'qarena archive verify%s' (said once)",
             str(root),
+            format_archive_option(root),
         )
     remember_archive(root)
+
+
+def _is_shipped_sample(root: PurePath) -> bool:
+    return isinstance(root, Path) and root.resolve() == project_root() / "data" / "sample"
 
 
 def remember_archive(root: PurePath) -> None:

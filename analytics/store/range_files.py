@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
@@ -224,12 +225,16 @@ def write_slices(archive: Archive, run_id: str) -> int:
 # Results.
 
 
-def read_tallies(archive: Archive, run_ids: Sequence[str]) -> dict[str, dict[int, Tally]]:
-    """The tallies of all games of some runs, by run and pairing.
+def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
+    """The tallies of all games of some runs, or of those in units before ``end``, by run and pairing.
 
-    They are from their tables, and where these lack a range from its games. Raises ``FailureError`` for a damaged file.
+    They are from their tables, and where these lack a range, or hold later units too, from its games. Raises
+    ``FailureError`` for a damaged file.
     """
-    known = {run_id: archive.list_effective_ranges(run_id, "tallies") for run_id in run_ids}
+    known = {
+        run_id: Ranges(each for each in archive.list_effective_ranges(run_id, "tallies") if each.end <= end)
+        for run_id in run_ids
+    }
     paths = [archive.folder("tallies", run_id) / each.name for run_id in known for each in known[run_id]]
     try:
         with explain_errors("read", archive.root / "tallies"):
@@ -238,25 +243,33 @@ def read_tallies(archive: Archive, run_ids: Sequence[str]) -> dict[str, dict[int
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         if len(known) > 1:
-            return {run_id: found for each in known for run_id, found in read_tallies(archive, [each]).items()}
+            return {run_id: found for each in known for run_id, found in read_tallies(archive, [each], end).items()}
         known, paths, contents = dict.fromkeys(known, Ranges()), [], []  # some were replaced: all games are counted
     stored = iter(_load_tally_files([*zip(paths, contents, strict=True)]))
     return {
-        run_id: _sum_run_tallies(archive, run_id, ranges, [next(stored) for _ in ranges])
+        run_id: _sum_run_tallies(archive, run_id, ranges, [next(stored) for _ in ranges], end)
         for run_id, ranges in known.items()
     }
 
 
 def _sum_run_tallies(
-    archive: Archive, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]]
+    archive: Archive, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
     """The tallies of a run from those of its ranges, and from the games of those that are not ``tally_ranges``."""
     counted_now = [
-        tally_game_rows(read_rows(archive, run_id, stored, "games"), archive.load_run(run_id).swapped)
+        _count_range_tallies(archive, run_id, stored, end)
         for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
+        if stored.first < end
     ]
     summed = sum_tallies_by_key(item for tallies in (*range_tallies, *counted_now) for item in tallies.items())
     return dict(sorted(summed.items()))
+
+
+def _count_range_tallies(archive: Archive, run_id: str, stored: StoredRange, end: int) -> dict[int, Tally]:
+    record, rows = archive.load_run(run_id), read_rows(archive, run_id, stored, "games")
+    if stored.end > end:
+        rows = select_units(rows, record.unit_line, stored.first, end)
+    return tally_game_rows(rows, record.swapped)
 
 
 FileContent = tuple[PurePath, bytes]  # with its content

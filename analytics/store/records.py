@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import PurePath
 from typing import Annotated, Any, TypeVar, cast
 
@@ -203,6 +204,14 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
 
+PERSON_PREFIX = "human:"  # of the label of a person, whatever game it is in: played here or imported
+
+
+def is_person(label: str) -> bool:
+    """Return whether a label is that of a person and not of an agent."""
+    return label.startswith(PERSON_PREFIX)
+
+
 RunId = Annotated[str, pattern_constraint(RUN_ID)]
 Sha256 = Annotated[str, pattern_constraint(SHA256)]
 
@@ -362,6 +371,14 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     def labels(self) -> tuple[str, ...]:
         """The agents' labels, in the order of the spec."""
         return tuple(agent["label"] for agent in self.spec["agents"])
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """The labels without repetition, the first agent of the first pairing first, as tables name the agents.
+
+        The order of the spec says nothing about seats or scores: a person is the spec's first agent in either seat.
+        """
+        return tuple(dict.fromkeys((*chain.from_iterable(self.pairings), *self.labels)))
 
     @property
     def unit_line(self) -> UnitLine:

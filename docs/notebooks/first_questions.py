@@ -15,9 +15,8 @@ def _():
     import marimo as mo
 
     import analytics
-    from analytics.questions.cookbook import read_query
 
-    return alt, analytics, mo, read_query
+    return alt, analytics, mo
 
 
 @app.cell
@@ -39,26 +38,23 @@ def _(analytics, mo):
 
 @app.cell
 def _(archive):
-    # Who wins? Pairs are two games with one opening and the seats swapped.
-    pairings = archive.sql(
-        "SELECT agent_0, agent_1, count(*) AS games, avg((winner = 0)::int) AS seat_0_wins, "
-        "avg((winner = -1)::int) AS draws FROM games GROUP BY ALL ORDER BY ALL"
-    )
+    # Who wins? Every question is a method, and takes the same filters: rules, agent, opponent, run, where.
+    pairings = archive.crosstable(rules="classic")
     pairings
     return (pairings,)
 
 
 @app.cell
-def _(archive, read_query):
-    # How did pairs end? From these five counts follow all intervals: see the page on statistics.
-    pairs = archive.sql(read_query("pentanomial"))
-    pairs
-    return (pairs,)
+def _(archive):
+    # The same question by seat, as the data frame that is behind every answer.
+    seats = archive.crosstable(rules="classic", by_seat=True).frame
+    seats
+    return (seats,)
 
 
 @app.cell
 def _(alt, archive):
-    # How long do games last?
+    # How long do games last? Any question can also be put in SQL.
     lengths = archive.sql("SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL")
     chart = alt.Chart(lengths).mark_bar().encode(x="plies:O", y="games:Q", color="ending:N")
     chart
@@ -67,9 +63,15 @@ def _(alt, archive):
 
 @app.cell
 def _(archive):
-    # The same in Polars: each view is a lazy frame.
+    # Beside exact random play, with pictures.
+    archive.lengths(rules="classic")
+
+
+@app.cell
+def _(archive):
+    # In Polars each view is a lazy frame.
     corners = [0, 3, 12, 15]
-    first = archive.plies().filter(ply=0).group_by("cell").len().sort("cell").collect()
+    first = archive.scan("plies").filter(ply=0).group_by("cell").len().sort("cell").collect()
     first.with_columns(corner=first["cell"].is_in(corners))
     return (first,)
 

@@ -11,8 +11,6 @@ app = marimo.App(width="medium")
 
 @app.cell
 def _():
-    import subprocess
-    import sys
     import tempfile
     from pathlib import Path
 
@@ -20,12 +18,12 @@ def _():
     import marimo as mo
 
     import analytics
+    import runners
     from analytics.exact.game_review import review_game
-    from analytics.questions.ratings import compute_ratings
+    from quarto import CLASSIC
     from quarto.notation import format_game
-    from quarto.rules import CLASSIC
 
-    return CLASSIC, Path, alt, analytics, format_game, mo, compute_ratings, review_game, subprocess, sys, tempfile
+    return CLASSIC, Path, alt, analytics, format_game, mo, review_game, runners, tempfile
 
 
 @app.cell
@@ -39,46 +37,35 @@ def _(mo):
 
 
 @app.cell
-def _(Path, subprocess, sys, tempfile):
+def _(Path, runners, tempfile):
+    # Every two of four agents play, then each decision is judged.
     folder = Path(tempfile.mkdtemp()) / "archive"
-    qarena = str(Path(sys.executable).with_name("qarena"))
-    agents = "agents=[random,dumb,semi_random,rule_based]"
-    tournament = [
-        qarena,
-        "run",
-        agents,
-        "games=400",
-        "progress=false",
-        f"--archive={folder}",
-        f"hydra.run.dir={folder}.log",
-    ]
-    subprocess.run(tournament, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([qarena, "annotate", "--archive", str(folder)], check=True, stdout=subprocess.DEVNULL)
-    return (folder,)
+    tournament = runners.run("random", "dumb", "semi_random", "rule_based", games=400, progress=False, archive=folder)
+    judged = runners.annotate(folder)
+    tournament
+    return folder, judged
 
 
 @app.cell
-def _(analytics, folder):
-    archive = analytics.open_archive(str(folder))
+def _(analytics, folder, judged):
+    archive = analytics.open_archive(folder)
+    judged
     return (archive,)
 
 
 @app.cell
-def _(archive, compute_ratings):
-    strength = compute_ratings(archive, anchor="random").to_frame()
-    strength
-    return (strength,)
+def _(archive):
+    ratings = archive.ratings(anchor="random")
+    ratings
+    return (ratings,)
 
 
 @app.cell
-def _(archive):
-    # Mean regret and share of blunders of each agent, gifts and placements apart.
-    regret = archive.sql(
-        "SELECT agent, kind, count(*) AS decisions, avg(regret) AS regret, avg((regret > 0)::int) AS blunders "
-        "FROM decisions GROUP BY ALL ORDER BY ALL"
-    )
+def _(judged, ratings):
+    # Mean regret of each agent, gifts and placements apart; the rows by ply have a ply.
+    strength, regret = ratings.frame, judged.frame.filter(judged.frame["ply"].is_null())
     regret
-    return (regret,)
+    return regret, strength
 
 
 @app.cell
@@ -91,9 +78,9 @@ def _(alt, regret, strength):
 
 
 @app.cell
-def _(archive):
+def _(judged):
     # Where do games turn? Regret by ply.
-    by_ply = archive.sql("SELECT ply, kind, avg(regret) AS regret FROM decisions GROUP BY ALL ORDER BY ALL")
+    by_ply = judged.frame.drop_nulls("ply").select("agent", "ply", "kind", "regret")
     by_ply
     return (by_ply,)
 
@@ -103,7 +90,7 @@ def _(CLASSIC, archive, format_game, review_game):
     # One game, decision by decision.
     longest = archive.sql("SELECT run_id, game_id FROM games ORDER BY plies DESC, run_id, game_id LIMIT 1")
     plies = (
-        archive.plies()
+        archive.scan("plies")
         .join(longest.lazy(), on=["run_id", "game_id"])
         .sort("ply")
         .select("piece", "cell")

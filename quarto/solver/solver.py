@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from quarto.batch import Batch
 from quarto.bits import lowest_bit, popcount
+from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.notation import format_position
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, board_piece_mask, place_piece
-from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, find_finished_lines
 from quarto.solver.distance import can_force_win, is_decided_within
 from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_placer_win_or_draw
 from quarto.solver.table import (
@@ -27,6 +29,7 @@ from quarto.solver.table import (
     build_search_record,
 )
 from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
+from quarto.views import PositionView
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
 
@@ -305,3 +308,34 @@ class Solver:
     @staticmethod
     def _to_words(position: Position) -> tuple[int, int, int, int]:
         return uint64(position.lanes), position.occupied, position.available, position.hand
+
+
+def solve(position: PositionView | str, rules: Rules = CLASSIC, distance: bool = True) -> Solution:
+    """Solve a position: its exact value, and that of every turn.
+
+    With six pieces or more on the board this takes at most a few seconds; with fewer it may take hours, unless
+    `qarena tablebase` and `qarena solve`, which knows its tables, are used.
+
+    Args:
+        position: A position, or its text: four rows of pieces or dots and the piece in hand (``-`` for none).
+        rules: Those of a text; a ``PositionView`` has its own.
+        distance: Also count the placements until the game is over under perfect play.
+
+    Returns:
+        Values are for the player to act, or for who takes the turn: 1 won, 0 drawn, -1 lost. Turns are by cell, then
+        gift. ``cell`` is ``4 * row + column``, ``gift`` the piece that is given.
+
+    Raises:
+        RequestError: The text is no position, or the game is over.
+
+    Examples:
+        >>> import quarto
+        >>> quarto.solve("0.6F/.3A./..5./C..9 7").value
+        0
+
+    """
+    view = PositionView.parse(position, rules) if isinstance(position, str) else position
+    if find_finished_lines([*view.board], view.rules) or not view.free:
+        text = format_position(view.packed, view.rules.name)
+        raise RequestError(f"in {text} the game is over: nothing is left to solve")
+    return Solver(view.rules).solve(view.packed, distance=distance)

@@ -21,12 +21,12 @@ from analytics.store.ranges import Range, UnitLine, split_into_files
 from analytics.store.records import RunRecord, add_same_games, format_current_time, merge_code, run_id_to_stream_key
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
-from quarto.sources import compilation_progress
 from runners.arena.batch_engine import BatchEngine
 from runners.arena.code_fingerprints import build_code_record, describe_code_differences
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
+from runners.hosting.work_clock import WorkClock
 
 OTHER_CODE_REMEDY = (
     "archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its games all the same"
@@ -149,7 +149,9 @@ def _describe_sample_replay(
 
     if not spec.is_repeatable:
         raise RequestError(f"{other_code_message}: {OTHER_CODE_REMEDY}")
-    replay = replay_sample(archive, record.run_id, build_engine(spec, agents), spec.unit_line, _read_clock)
+    clock = WorkClock()
+    engine = build_engine(spec, agents)
+    replay = replay_sample(archive, record.run_id, engine, spec.unit_line, lambda: clock.seconds)
     if replay.difference is None:
         which = (
             f"all {replay.pairings:,}"
@@ -172,9 +174,7 @@ class Contribution:
     """The part of a run that this process has added."""
 
     games: int = 0  # written
-    seconds: float = (
-        0.0  # of playing and writing, without compiling; set when the context of ``record_contribution`` is left
-    )
+    seconds: float = 0.0  # of playing and writing, by ``WorkClock``; set when ``record_contribution`` is left
 
 
 @contextmanager
@@ -188,14 +188,14 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
     contribution = Contribution()
     with nullcontext() if spec.is_repeatable else archive.lock_run(spec.run_id):
         save_run_start(archive, spec, experiment.code, experiment.request.games, command)
-        started = _read_clock()
+        clock = WorkClock()
         try:
             yield contribution
         except BaseException:
             with suppress(ArenaError):  # the reason for stopping is what the user should read
-                _record_contribution_end(experiment, _read_clock() - started)
+                _record_contribution_end(experiment, clock.seconds)
             raise
-        contribution.seconds = _read_clock() - started
+        contribution.seconds = clock.seconds
         _record_contribution_end(experiment, contribution.seconds if contribution.games else 0.0)
 
 
@@ -207,11 +207,6 @@ def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
         from analytics.tables.derived.range_table import record_derived_units
 
         record_derived_units(experiment.archive, experiment.run_id, [EVALUATIONS_TABLE])
-
-
-def _read_clock() -> float:
-    """The seconds since some moment, without those in which kernels were compiled."""
-    return time.perf_counter() - compilation_progress.seconds
 
 
 def build_engine(

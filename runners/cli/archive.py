@@ -322,9 +322,9 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Counts gifts, placements or turns, up to symmetry, each with a sample game.
     """
-    from analytics.questions.openings import OpeningsQuery
+    from analytics.questions.openings import OpeningsQuery, add_rules_name
     from analytics.questions.selection import GameFilter
-    from runners.cli.queries import add_rules_name, output_openings
+    from runners.cli.queries import output_openings
     from runners.config.agents import find_stored_label
 
     decided, against = (find_stored_label(archive, label) for label in (agent, opponent))

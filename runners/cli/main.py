@@ -184,7 +184,7 @@ class CompilingNotice:
 
     def __call__(self) -> None:
         """Called before each function is compiled."""
-        from runners.terminal.console import format_count
+        from analytics.questions.columns import format_count_with_noun
 
         now = self._clock()
         if self._last is None:
@@ -195,15 +195,15 @@ class CompilingNotice:
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.print_note(f"… {format_count(compilation_progress.compiled, 'kernel')} so far")
+            self.print_note(f"… {format_count_with_noun(compilation_progress.compiled, 'kernel')} so far")
         self._last = now
 
     def print_total(self) -> None:
         """Say how long it took, if anything was compiled."""
-        from runners.terminal.console import format_count
+        from analytics.questions.columns import format_count_with_noun
 
         if self._last is not None:
-            count = format_count(compilation_progress.compiled, "kernel")
+            count = format_count_with_noun(compilation_progress.compiled, "kernel")
             self.print_note(f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out.")
 
     def print_note(self, text: str) -> None:

@@ -16,6 +16,7 @@ from analytics import format_archive_option, open_archive
 from analytics.exchange.export import ExportRequest, ExportSummary, write_export, write_export_to_stream
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
+from analytics.questions.columns import format_count_with_noun
 from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import remember_archive, warn_if_unknown_archive
@@ -91,7 +92,7 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
         *((done.jobs, "job of a sweep", "jobs of sweeps"), (done.verdicts, "verdict", "")),
         (done.tables, "file of derived tables", "files of derived tables"),
     )
-    added = ", ".join(console.format_count(*each) for each in counts if each[0])
+    added = ", ".join(format_count_with_noun(*each) for each in counts if each[0])
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
 
 
@@ -110,7 +111,7 @@ def update_delta_tables(root: PurePath, folder: Path, games_only: bool) -> None:
 
 
 def _format_compaction_summary(summary: CompactionSummary, root: PurePath) -> str:
-    removed = f"; {console.format_count(summary.removed, 'old file')} removed" if summary.removed else ""
+    removed = f"; {format_count_with_noun(summary.removed, 'old file')} removed" if summary.removed else ""
     if not summary.files:
         return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
     gc = f"'qarena archive gc --remove{format_archive_option(root)}'"
@@ -144,8 +145,8 @@ def verify_archive(root: PurePath) -> int:
         *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
     )
     # The first ones are named also if there are none.
-    counts = [console.format_count(*each) for at, each in enumerate(things) if each[0] or at < 4]
-    console.print_line(f"{', '.join(counts)}: {console.format_count(len(found.problems), 'problem')}")
+    counts = [format_count_with_noun(*each) for at, each in enumerate(things) if each[0] or at < 4]
+    console.print_line(f"{', '.join(counts)}: {format_count_with_noun(len(found.problems), 'problem')}")
     return 1 if found.problems else 0
 
 
@@ -180,9 +181,9 @@ def export_games(root: PurePath, request: ExportRequest, output: str, force: boo
 
 def _format_export_summary(summary: ExportSummary, request: ExportRequest, output: str) -> str:
     if summary.episodes is None:
-        return f"{_format_game_count(summary.games)} written to {output}"
+        return f"{format_count_with_noun(summary.games, 'game')} written to {output}"
     left_out = summary.games - summary.episodes
-    rest = f"; {_format_game_count(left_out)} left out, since no turn in them is known" if left_out else ""
+    rest = f"; {format_count_with_noun(left_out, 'game')} left out, since no turn in them is known" if left_out else ""
     return (
         f"{summary.episodes:,} episodes, {summary.steps:,} steps written to {output}, rewards for "
         f"{request.perspective}, at the end only{rest}"
@@ -230,10 +231,6 @@ def _format_import_summary(run: ImportedRun) -> str:
     what = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
     opening = f", {heading.opening} plies imposed" if heading.opening else ""
     known = run.games - run.added
-    return f"run {run.run_id} ({what}{opening}): {_format_game_count(run.added)} added" + (
+    return f"run {run.run_id} ({what}{opening}): {format_count_with_noun(run.added, 'game')} added" + (
         f", {known:,} were in the archive already" if known else ""
     )
-
-
-def _format_game_count(count: int) -> str:
-    return f"{count:,} game{'s' * (count != 1)}"

@@ -56,7 +56,7 @@ def build(
     ] = None,
 ) -> None:
     """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
-    from runners.config.labels import quote
+    from analytics.store.labels import quote
     from runners.learning.policies.application import BUILD
 
     launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quote(where)}"])])

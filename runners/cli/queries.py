@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,11 +14,17 @@ import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
-from analytics.questions.columns import format_game_name, format_pace, opening_columns, text_column
+from analytics.questions.columns import (
+    format_count_with_noun,
+    format_game_name,
+    format_pace,
+    opening_columns,
+    text_column,
+)
+from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
     OpeningsResult,
-    group_equivalent_cells,
     parse_openings_query,
     run_openings_query,
 )
@@ -28,20 +33,23 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.questions.sql.views import run_condition_sql
-from analytics.report.page import build_subject_sections, render_report, render_sections_page, render_sections_svg
+from analytics.report.answers import describe_alike_choices
+from analytics.report.page import build_subject_sections, render_report
+from analytics.report.result import render_results_page, render_results_svg
 from analytics.store.archive import Archive, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from quarto.errors import RequestError
-from quarto.notation import format_cell, format_position
+from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, is_index_writable, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import STREAMED_FORMATS, output_batches, output_frame, print_first_rows
+from runners.terminal.tables import output_batches, output_frame, print_first_rows
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 
@@ -68,22 +76,24 @@ def index_archive(
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
     runs = select_run_ids(archive, run_ids)
-    started = time.perf_counter()
+    clock = WorkClock()
     with stop_on_signal() as stop:
         indexed, added_up = index_and_compact_sums(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
         raise typer.Exit(exit_code())
-    added, seconds = f"; {added_up:,} sums made" if added_up else "", time.perf_counter() - started
+    added, seconds = f"; {added_up:,} sums made" if added_up else "", clock.seconds
     if indexed.games:
         speed = f"{format_pace(indexed.games, seconds)} a second"
+        counts = format_count_with_noun(indexed.games, "game"), format_count_with_noun(indexed.rows, "row")
         console.print_line(
-            f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
+            f"{counts[0]} indexed in {seconds:.1f} s, {speed}: {counts[1]}{added}; "
             f"use 'qarena openings{format_archive_option(root)}', or the view positions in SQL"
         )
     else:
         games = sum(map(archive.count_games, runs))
-        console.print_line(f"Nothing to index: {games:,} games are indexed in {root}{added}.")
+        count, verb = format_count_with_noun(games, "game"), "is" if games == 1 else "are"
+        console.print_line(f"Nothing to index: {count} {verb} indexed in {root}{added}.")
 
 
 def output_sql_answer(
@@ -146,18 +156,6 @@ ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most 
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
-def add_rules_name(position: str, rules: str | None) -> str:
-    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
-    if rules is None:
-        return position
-    fields = position.split()
-    if len(fields) == 3 and fields[2] != rules:
-        raise RequestError(
-            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
-        )
-    return " ".join([*fields[:2], rules])
-
-
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     parse_openings_query(Archive.open(root), query)  # before anything is written
@@ -180,15 +178,15 @@ def _print_decisions(
 ) -> None:
     """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
     text = format_position(result.position, result.rules.name)
-    deciders = f"{_describe_deciders(query)}{title_note}; in %, for {DECIDERS[result.by]}"
-    title = f"{text}: {result.games:,} games by {result.by}{deciders}"
+    games_by = f"{format_count_with_noun(result.games, 'game')} by {result.by}{_describe_deciders(query)}"
+    title = f"{text}: {games_by}{title_note}; in %, for {DECIDERS[result.by]}"
     games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
     console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(_format_legend(result, rows))
+    console.print_line(describe_alike_choices(result, rows))
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
@@ -196,14 +194,6 @@ def _describe_deciders(query: OpeningsQuery) -> str:
     agent, opponent = query.games.agent, query.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
-
-
-def _format_legend(result: OpeningsResult, rows: pl.DataFrame) -> str:
-    """The choices that a row stands for."""
-    shown = set(rows["cell"]) if "cell" in rows.columns else set()
-    groups = [[format_cell(cell) for cell in cells] for cells in group_equivalent_cells(result.position, result.rules)]
-    named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
-    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
@@ -219,7 +209,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
 
 
-SECTION_RENDERERS = {".html": render_sections_page, ".svg": render_sections_svg}
+SECTION_RENDERERS = {".html": render_results_page, ".svg": render_results_svg}
 
 
 def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:

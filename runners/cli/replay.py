@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from analytics.questions.columns import format_game_name
+from analytics.questions.columns import format_count_with_noun, format_game_name
 from analytics.store.archive import Archive, check_record_format
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
@@ -103,7 +103,7 @@ def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> in
         print_line(f"  in the archive  {replayed.difference.stored}\n  played again    {replayed.difference.played}")
         return 1
     if replayed.interrupted:
-        print_line(f"interrupted after {replayed.games:,} games, which are the same")
+        print_line(f"interrupted after {format_count_with_noun(replayed.games, 'game')}, which are the same")
         return exit_code()
-    print_line(f"identical: run {run_id}, {replayed.games:,} games played again")
+    print_line(f"identical: run {run_id}, {format_count_with_noun(replayed.games, 'game')} played again")
     return 0

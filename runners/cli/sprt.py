@@ -5,15 +5,13 @@ What plays is imported when something is to be played: ``--help`` and the refusa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from quarto.errors import RequestError
+from analytics.questions.columns import format_elo
 from runners.config import schemas
 from runners.config.application import (
     Application,
@@ -33,34 +31,16 @@ if TYPE_CHECKING:
 UNDECIDED_EXIT_CODE = 3  # the exit code after as many games as were allowed
 
 
-def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
-    """Prepare the test that a configuration asks for: its agents are made, its archive is opened, no run is touched.
-
-    Raises ``RequestError`` as ``build_request`` and ``prepare_experiment`` do.
-    """
-    from analytics.statistics.sprt import Hypotheses
-    from runners.arena.experiment import prepare_experiment
-    from runners.arena.sprt import SprtExperiment
-    from runners.config.requests import build_request
-
-    if cfg.agents is not None and len(cfg.agents) != 2:
-        named = console.format_shell_line(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
-        raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {named}")
-    hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
-    shared = [field.name for field in fields(schemas.RunConfig) if field.name in cfg]
-    run = OmegaConf.create(OmegaConf.structured(schemas.RunConfig))
-    run.merge_with(OmegaConf.masked_copy(cfg, shared))
-    return SprtExperiment(prepare_experiment(build_request(run, choices, overrides)), hypotheses)
-
-
 class SprtApplication(Application):
     """Decides which of two agents is stronger."""
 
     config_name = "sprt"
     schema = schemas.SprtConfig
-    default_target = SweepTarget("normalised_elo", "maximize", "{:.1f}".format)
+    default_target = SweepTarget("normalised_elo", "maximize", format_elo)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+        from runners.config.requests import prepare_test
+
         return partial(_execute_test, prepare_test(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
 
 

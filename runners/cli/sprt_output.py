@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from analytics.questions.columns import format_count_with_noun
 from analytics.statistics.sprt import (
     Hypotheses,
     SequentialTest,
@@ -64,7 +65,8 @@ def format_state(trial: SequentialTest) -> str:
     """Format the state of a test: games, log-likelihood ratio at the last look with its bounds, strength so far."""
     lower, upper = trial.hypotheses.bounds
     strength = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
-    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {2 * trial.pairs:,} games{strength}"
+    games = format_count_with_noun(2 * trial.pairs, "game")
+    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {games}{strength}"
 
 
 def print_outcome(outcome: SprtOutcome) -> None:
@@ -83,7 +85,7 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
     trial, spec = outcome.trial, outcome.experiment.request.spec
     ((first, second),) = spec.pairing_labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
-    games = f"after {2 * trial.pairs:,} games"
+    games = f"after {format_count_with_noun(2 * trial.pairs, 'game')}"
     above = f"Decided {games}: {first} is above {second} by"
     sentences = {
         "elo1": f"{above} more than {zero:g} nElo; {one:g} nElo explain the games better.",
@@ -100,7 +102,7 @@ def _format_games_played(outcome: SprtOutcome) -> str:
     where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."
-    return f"{outcome.played:,} games in {outcome.seconds:.1f} s, every ply on disk; {where}."
+    return f"{format_count_with_noun(outcome.played, 'game')} in {outcome.seconds:.1f} s, every ply on disk; {where}."
 
 
 def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:

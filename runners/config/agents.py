@@ -9,11 +9,12 @@ from typing import Any
 
 from agents.base.agent import AgentLimits
 from analytics import DEFAULT_ARCHIVE
+from analytics.store import labels
 from analytics.store.archive import Archive
+from analytics.store.labels import parse_setting_value, split_label
 from analytics.store.records import LABEL
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import AGENT_PARAMETERS, POLICY_PARAMETERS, AgentSpec, find_target, format_label, shorten_paths
-from runners.config.labels import parse_setting_value, split_label
 from runners.config.yaml_options import (
     LIMIT_KEYS,
     NON_PARAMETER_KEYS,
@@ -55,8 +56,7 @@ def find_stored_label(root: PurePath, label: str | None) -> str | None:
     """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``."""
     if label is None or "(" not in label:
         return label
-    is_stored = any(label in record.labels for record in Archive.open(root).load_runs())
-    return label if is_stored else normalise_label(label)
+    return labels.find_stored_label(Archive.open(root).load_runs(), label)
 
 
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:

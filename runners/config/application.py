@@ -22,7 +22,9 @@ from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     ResultColumn,
     describe_seat_roles,
+    format_count_with_noun,
     format_percent,
+    format_plies,
     number_column,
     pairing_columns,
 )
@@ -187,7 +189,10 @@ def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOut
 
     def print_tables_and_objective() -> None:
         print_outcome(outcome, log)
-        if value is not None and objective.heading != DEFAULT_OBJECTIVE:  # which is in the tables anyway
+        if value is not None and (objective.name, objective.agent) != (
+            DEFAULT_OBJECTIVE,
+            None,
+        ):  # which is in the tables anyway
             console.print_line(f"Objective: {objective.heading}: {objective.format_value(value)}")
 
     return CommandOutcome(
@@ -207,7 +212,9 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
     if any(result.games > games for result in outcome.results):
-        notes.append(f"asked for {games:,} games a pairing; its run holds more, and all are counted")
+        notes.append(
+            f"asked for {format_count_with_noun(games, 'game')} a pairing; its run holds more, and all are counted"
+        )
     if pairings > MAX_ROWS:
         notes.append(f"has {pairings:,} pairings, of which the first {MAX_ROWS} are shown")
     return notes
@@ -234,19 +241,12 @@ def _build_pairing_columns(results: Sequence[PairingResult]) -> list[ResultColum
 
 # A run in the terminal.
 
-# What to ask about the games of a run; the condition on it goes into the braces.
-SUGGESTED_QUERIES = (
-    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
-    (
-        "SELECT agent, cell_name(cell) AS first_cell, sum(games) AS games, sum(wins) / sum(games) AS win_rate "
-        "FROM first_plies WHERE {} GROUP BY ALL ORDER BY ALL"
-    ),
-    "SELECT plies, ending, count(*) AS games FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
-)
+# What to ask about the games of the first run of an archive.
+SUGGESTED_QUERY = "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
 
 
 def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games.
+    """Print the tables of a run, its speed, and how to ask about a first one.
 
     ``log_file`` has more on misbehaviour.
     """
@@ -273,12 +273,17 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
             for note in describe_repeated_games(opened, [outcome.run_id]):
                 console.print_note(note)
     console.print_line(_format_summary(outcome))
-    if not outcome.interrupted:
-        console.print_line("Ask the archive:")
-        for question in SUGGESTED_QUERIES:
-            of_run = question.format(f"run_id = '{outcome.run_id}'")
-            console.print_line(f"  {console.format_sql_command(of_run, outcome.root)}")
+    if not outcome.interrupted and _is_first_of_archive(outcome):
+        console.print_line(f"Ask the archive: {console.format_sql_command(SUGGESTED_QUERY, outcome.root)}")
     _print_forfeits(outcome, log_file)
+
+
+def _is_first_of_archive(outcome: RunOutcome) -> bool:
+    """Whether the archive holds no games but those that this command has just played."""
+    from analytics.store.archive import Archive
+
+    total = sum(result.games for result in outcome.results)
+    return outcome.played == total and Archive.open(outcome.root).list_run_ids() == [outcome.run_id]
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
@@ -286,7 +291,11 @@ def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
     for line in outcome.misbehaviour:
         console.print_note(line)
     forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
-    told = [f"warning: {forfeits:,} of {games:,} games of this run are forfeits"] if forfeits else []
+    told = (
+        [f"warning: {forfeits:,} of {format_count_with_noun(games, 'game')} of this run are forfeits"]
+        if forfeits
+        else []
+    )
     told += [f"more in {os.path.relpath(log_file)}"] if outcome.misbehaviour else []
     if told:
         console.print_note("; ".join(told))
@@ -294,7 +303,8 @@ def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
 
 def _format_summary(outcome: RunOutcome) -> str:
     total = sum(result.games for result in outcome.results)
-    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
+    games = format_count_with_noun(total, "game")
+    where = f"run {outcome.run_id} in {outcome.root} holds {games}, fingerprint {outcome.fingerprint:016x}"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
     return f"{console.format_speed(outcome.played, outcome.seconds)}; {where}."
@@ -314,7 +324,7 @@ def _print_pairings(outcome: RunOutcome) -> None:
         )
         for seat in (0, 1)
     ]
-    plies = number_column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
+    plies = number_column("plies", [each.mean_plies for each in found], format_plies, 6)
     console.print_tables(
         [
             console.build_table(

@@ -20,8 +20,7 @@ from yaml import YAMLError
 
 from agents.base.parameters import format_parameter
 from analytics.store.files.backend import expand_home
-from quarto.errors import FailureError, RequestError, describe_extra_installation, describe_valid_names
-from runners.config.labels import (
+from analytics.store.labels import (
     AGENT_NAME,
     MAX_OVERRIDE_CHARACTERS,
     check_length_and_depth,
@@ -30,6 +29,7 @@ from runners.config.labels import (
     quote_non_ascii_words,
     split_parameters,
 )
+from quarto.errors import FailureError, RequestError, describe_extra_installation, describe_valid_names
 from runners.config.sweep_values import keep_first_value, parse_overrides
 from runners.config.yaml_options import CONF_FOLDER, LIMIT_KEYS, list_options, load_option
 

@@ -21,6 +21,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
 from analytics.store.files.backend import expand_home
+from analytics.store.labels import format_quoting_advice
 from quarto.errors import RequestError
 from runners.config.application import (
     COMMAND_VARIABLE,
@@ -33,7 +34,6 @@ from runners.config.application import (
 )
 from runners.config.arguments import CommandArguments, check_group_choices, explain_config_errors, format_config_error
 from runners.config.callbacks import Callbacks
-from runners.config.labels import format_quoting_advice
 from runners.config.local_jobs import run_local_jobs, runs_jobs_locally
 from runners.config.sweep_values import compose_other_configs, keep_first_values, parse_overrides
 from runners.config.yaml_options import CONF_FOLDER, check_option, search_user_folders
@@ -65,12 +65,7 @@ def launch(
     Raises ``ArenaError`` with a message of one line for any error.
     """
     command = context.command_path.partition(" ")[2]
-    keys = application.schema.__dataclass_fields__
-    for word, following in zip(arguments.agents, [*arguments.agents[1:], "VALUE"], strict=False):
-        if word in keys:
-            raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
-        if "agents" not in keys:
-            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
+    check_agent_words(arguments.agents, application.schema, command)
     _set_environment()
     with search_user_folders(arguments.config_dirs), explain_config_errors(arguments.overrides):
         if help:
@@ -86,6 +81,16 @@ def launch(
             return _run_request(application, arguments, multirun or command == "sweep")
         except KeyboardInterrupt:
             return print_resume_hint(DROPPED_GAMES_NOTE)
+
+
+def check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -> None:
+    """Check words that were taken for agents. Raises ``RequestError`` for a key, and where there are no agents."""
+    keys = schema.__dataclass_fields__
+    for word, following in zip(labels, [*labels[1:], "VALUE"], strict=False):
+        if word in keys:
+            raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
+        if "agents" not in keys:
+            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
 
 
 def _set_environment() -> None:
@@ -104,7 +109,7 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
     for label in arguments.agents:
         check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
     with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-        first, given = _compose_first_job(application.config_name, arguments.overrides, multirun)
+        first, given = compose_first_job(application.config_name, arguments.overrides, multirun)
         if first.hydra.mode != RunMode.MULTIRUN:
             finished = _run_single_request(application.check_and_prepare(first, first.hydra), first)
         else:
@@ -128,15 +133,15 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
     return print_resume_hint() if finished.interrupted else finished.exit_code
 
 
-def _compose_first_job(config_name: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
+def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
     """The configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
 
     Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
     set too. The overrides come parsed with it. Raises ``RequestError`` for several values that are no sweep.
     """
     given = parse_overrides(overrides)
-    check_group_choices(config_name, given)
-    cfg = compose(config_name, overrides=keep_first_values(given), return_hydra_config=True)
+    check_group_choices(config, given)
+    cfg = compose(config, overrides=keep_first_values(given), return_hydra_config=True)
     mode = cfg.hydra.mode
     if multirun and mode == RunMode.RUN:
         raise RequestError("hydra.mode=RUN contradicts a sweep: leave it out, or use the command without -m")
@@ -150,7 +155,7 @@ def _compose_first_job(config_name: str, overrides: Sequence[str], multirun: boo
         return cfg, given
     if params := cfg.hydra.sweeper.get("params"):
         given = [*parse_overrides(f"{key}={value}" for key, value in params.items()), *given]
-        cfg = compose(config_name, overrides=keep_first_values(given), return_hydra_config=True)
+        cfg = compose(config, overrides=keep_first_values(given), return_hydra_config=True)
     cfg.hydra.mode = RunMode.MULTIRUN
     return cfg, given
 

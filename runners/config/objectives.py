@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from analytics import open_archive
+from analytics.questions.columns import format_elo, format_quantity, format_quantity_heading, format_significant
 from quarto.errors import ArenaError, FailureError, RequestError, describe_valid_names
 from runners.config.schemas import check_range
 
@@ -30,7 +31,7 @@ class SweepTarget(NamedTuple):
 
     name: str
     direction: Direction
-    format_value: Callable[[float], str] = "{:.4f}".format  # of a value, for tables
+    format_value: Callable[[float], str] = format_significant  # of a value, for tables
 
 
 class Objective(ABC):
@@ -64,11 +65,12 @@ class Objective(ABC):
     @property
     def heading(self) -> str:
         """The heading of its values in tables."""
-        return f"{self.name} of {self.agent}" if self.agent else self.name
+        name = format_quantity_heading(self.name)
+        return f"{name} of {self.agent}" if self.agent else name
 
     def format_value(self, value: float) -> str:
         """A value as tables show it."""
-        return f"{value:.4f}"
+        return format_quantity(self.name, value)
 
 
 class Score(Objective):
@@ -128,7 +130,7 @@ class Elo(Objective):
         return elo
 
     def format_value(self, value: float) -> str:
-        return f"{value:.1f}".replace("inf", "∞")
+        return format_elo(value)
 
     @property
     def heading(self) -> str:

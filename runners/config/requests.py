@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,8 +20,11 @@ from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec, build_from_settings, format_label
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry, agent_from_settings
-from runners.config.schemas import RayConfig, check_range
+from runners.config.schemas import RayConfig, RunConfig, check_range
 from runners.config.yaml_options import build_rules, load_option, load_raw_options, load_rules, to_plain_dict
+
+if TYPE_CHECKING:
+    from runners.arena.sprt import SprtExperiment
 
 
 def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> RunRequest:
@@ -144,3 +147,22 @@ def name_rules(rules: Rules, preset: str) -> Rules:
     """Name rules after ``preset`` and the keys that differ from it, unless they have a name of their own."""
     chosen, own = asdict(rules), asdict(load_rules(preset))
     return replace(rules, name=format_label(rules.name, chosen, own)) if rules.name == own["name"] else rules
+
+
+def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
+    """Prepare the test that a configuration asks for: its agents are made, its archive is opened, no run is touched.
+
+    Raises ``RequestError`` as ``build_request`` and ``prepare_experiment`` do.
+    """
+    from analytics.statistics.sprt import Hypotheses
+    from runners.arena.experiment import prepare_experiment
+    from runners.arena.sprt import SprtExperiment
+
+    if cfg.agents is not None and len(cfg.agents) != 2:
+        named = shlex.join(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
+        raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {named}")
+    hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
+    shared = [field.name for field in fields(RunConfig) if field.name in cfg]
+    run = OmegaConf.create(OmegaConf.structured(RunConfig))
+    run.merge_with(OmegaConf.masked_copy(cfg, shared))
+    return SprtExperiment(prepare_experiment(build_request(run, choices, overrides)), hypotheses)

@@ -26,14 +26,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
-from analytics.questions.columns import ResultColumn
+from analytics.questions.columns import ResultColumn, format_count_with_noun
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
+from analytics.store.labels import quote
 from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
 from quarto.errors import ArenaError, RequestError
 from runners.config.application import LAUNCH_VARIABLE, Application, enter_launch_folder, print_resume_hint
 from runners.config.arguments import CommandArguments
-from runners.config.labels import quote
 from runners.config.objectives import SweepTarget
 from runners.config.yaml_options import add_user_folders_to_path
 from runners.terminal import console
@@ -140,13 +140,13 @@ class Sweep:
         for each in failures:
             console.print_note(each.failure_message)
         if failures:
-            count = f"{len(failures)} of {console.format_count(len(jobs), 'job')}"
+            count = f"{len(failures)} of {format_count_with_noun(len(jobs), 'job')}"
             console.print_note(f"{count} failed; the same command again plays only what is missing")
         if self.study_target and (self.folder / STUDY_RESULT_FILE).exists():
             found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
             settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
             value = self.study_target.format_value(found.best_value)
-            console.print_line(f"Best of the study: {settings} ({self.study_target.name} {value})")
+            console.print_line(f"Best of the study: {settings} ({self.study_target.name}: {value})")
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 

@@ -17,8 +17,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, OverrideType, Transformer
 from omegaconf import DictConfig, OmegaConf
 
+from analytics.store.labels import quote_non_ascii_words
 from quarto.errors import RequestError
-from runners.config.labels import quote_non_ascii_words
 
 MAX_CHECKED_TEXTS = 40  # values of a key, numbers excepted, that are checked before the first job: 10 ms each
 

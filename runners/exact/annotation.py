@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from analytics.exact.annotation import (
 )
 from analytics.questions.columns import (
     ResultColumn,
+    format_count_with_noun,
     format_duration,
     format_game_name,
     format_pace,
@@ -44,9 +44,9 @@ from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_small_files
 from quarto.errors import RequestError
-from quarto.sources import compilation_progress
 from runners.arena.executors.base import Executor, StopSignal, Task, available_cores, check_solver_memory
 from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TERMINAL_OUTPUT, TableOutput
@@ -87,24 +87,21 @@ class LongTimeNotice:
     """A note, once, that judging the wanted games takes long, and how to judge fewer."""
 
     def __init__(self, total: int, game_filter: GameFilter) -> None:
-        self.total, self.started, self.is_due = total, self._read_clock(), True
+        self.total, self.clock, self.is_due = total, WorkClock(), True
         self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
-
-    @staticmethod
-    def _read_clock() -> float:
-        return time.perf_counter() - compilation_progress.seconds  # compiled once, however many games there are
 
     def update(self, judged_games: int) -> None:
         """``judged_games`` are judged by now."""
-        spent = self._read_clock() - self.started
+        spent = self.clock.seconds
         if not (self.is_due and judged_games and spent >= MEASURED_SECONDS):
             return
         self.is_due = False
         left = spent * (self.total - judged_games) / judged_games
         if left >= LONG_SECONDS:
+            total = format_count_with_noun(self.total, "game")
             console.print_note(
-                f"{self.total:,} games take about {format_duration(left)} more{self.fewer_games_hint} (you can stop at "
-                "any time: the same command goes on)"
+                f"{total} take about {format_duration(left)} more{self.fewer_games_hint} (you can "
+                "stop at any time: the same command goes on)"
             )
 
 
@@ -119,7 +116,7 @@ def annotate_games(
     check_solver_memory(settings.megabytes, executor.count_local_processes(workers))
     archive = Archive.open(root)
     runs = select_run_ids(archive, game_filter.runs)
-    started = time.perf_counter()
+    clock = WorkClock()
     chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
     games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
@@ -145,7 +142,7 @@ def annotate_games(
     if stop.is_set():
         console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
         raise typer.Exit(exit_code())
-    console.print_line(_format_summary(judged, time.perf_counter() - started, root, game_filter))
+    console.print_line(_format_summary(judged, clock.seconds, root, game_filter))
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
@@ -164,8 +161,12 @@ def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, 
     if not summary.games:
         chosen = "all decisions" if game_filter.where is None else "all decisions of these files"
         return f"Nothing to judge: {chosen} in {root} are judged."
+    decisions, games = (
+        format_count_with_noun(summary.decisions, "decision"),
+        format_count_with_noun(summary.games, "game"),
+    )
     return (
-        f"{summary.decisions:,} decisions of {summary.games:,} games judged in {seconds:.1f} s, "
+        f"{decisions} of {games} judged in {seconds:.1f} s, "
         f"{format_pace(summary.decisions, seconds)} a second; "
         f"see them in the view decisions, or with 'qarena mistakes{format_run_options(root, game_filter.runs)}'"
     )
@@ -203,14 +204,15 @@ def output_mistakes(
         if game_filter.agent is None
         else f"{run_condition_sql(runs)} AND agent = {quote_literal(game_filter.agent)}"
     )
-    counted = f"qarena annotate{format_run_options(root, game_filter.runs)} --choices"
     with open_archive(root) as opened:
         names = build_judged_agent_names(opened, chosen)
         totals, by_ply = (summarise_decisions(opened, chosen, each, names) for each in (False, True))
         if totals.is_empty():
+            subject = "these runs" if game_filter.agent is None else f"agent '{game_filter.agent}'"
             raise RequestError(
-                f"no decisions of these runs are judged in archive {root}: run '{counted}' first (without --choices it "
-                "is faster, and says of no mistake how easy it was to avoid: docs/decisions.md)"
+                f"no decisions of {subject} are judged in archive {root} (the option --choices also counts how easy "
+                "each mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
+                f"{console.format_annotate_command(root, game_filter)}"
             )
         notes = [*names.notes, *describe_repeated_games(opened, runs)]
         worst = find_worst_mistakes(opened, chosen, max_positions) if max_positions and output.is_printed else []
@@ -226,7 +228,8 @@ def output_mistakes(
     if worst:
         _print_table(_build_mistake_columns(worst), "Worst mistakes, positions up to symmetry", WORST_LEGEND)
     if any(each.saving is None for each in worst):
-        console.print_note(f"choices that keep the value are not counted everywhere: '{counted}' counts them")
+        command = console.format_annotate_command(root, game_filter, choices=True)
+        console.print_note(f"choices that keep the value are not counted everywhere; this counts them: {command}")
 
 
 def _print_table(columns: Sequence[ResultColumn], title: str, legend: str) -> None:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analytics.exact.puzzles import Puzzle
+from analytics.questions.columns import format_count_with_noun, format_percent_whole
 from quarto.errors import NotFoundError, RequestError
+from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, SolvedTurn
@@ -15,9 +17,7 @@ from quarto.views import PositionView
 from runners.config.yaml_options import load_rules
 from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve, turn_sort_key
 from runners.play.dialogue import apply_decision, quote_input
-from runners.play.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from runners.play.screens import Screen
-from runners.terminal.console import format_count
 
 TABLE_MEGABYTES = 64.0  # of the table of solved boards
 HELP = "Type the cell and the gift, such as b2 7. 'answer' shows the turn, 'quit' leaves."
@@ -47,7 +47,7 @@ def describe_theme(puzzle: Puzzle) -> str:
 
 def describe_miss_rate(puzzle: Puzzle) -> str:
     """The share of tries in which agents missed the turn, as a sentence."""
-    return f"Agents missed it in {puzzle.missed:.0%} of their tries."
+    return f"Agents missed it in {format_percent_whole(puzzle.missed)} % of their tries."
 
 
 def describe_verdict(puzzle: Puzzle, game_after: Game) -> str:
@@ -67,8 +67,8 @@ def describe_turn(puzzle: Puzzle, game_after: Game, solution: Solution, turns: S
     lines = [_describe_outcome(game_after, solution)]
     if is_right_turn(puzzle, game_after) and turns:
         values = Counter(turn.value for turn in turns)
-        draws = [format_count(values[0], "draw")] if puzzle.value and values[0] else []
-        losses = [format_count(values[-1], "loss", "losses")] if values[-1] else []
+        draws = [format_count_with_noun(values[0], "draw")] if puzzle.value and values[0] else []
+        losses = [format_count_with_noun(values[-1], "loss", "losses")] if values[-1] else []
         lines.append(f"The other turns: {', '.join(draws + losses)}.")
     return lines
 
@@ -85,7 +85,7 @@ def _describe_outcome(game_after: Game, solution: Solution) -> str:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
     if solution.value == 0:
         return "It draws, if both sides play perfectly from there."
-    within = "" if solution.distance is None else f" in {format_count(solution.distance + 1, 'placement')}"
+    within = "" if solution.distance is None else f" in {format_count_with_noun(solution.distance + 1, 'placement')}"
     if solution.value < 0:
         return f"It wins{within}, whatever the opponent does."
     best = min(solution.turns, key=turn_sort_key, default=None)

@@ -15,6 +15,7 @@ from analytics import open_archive
 from analytics.exact import puzzles
 from analytics.exact.position_set import CandidatePositions, TurnSolver, select_new_positions
 from analytics.exact.puzzles import OnlyTurn, Puzzle
+from analytics.questions.columns import format_count_with_noun
 from analytics.questions.selection import GameFilter, read_ply_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -24,11 +25,10 @@ from quarto.position import Position
 from quarto.rules import NONE, Rules
 from runners.arena.executors.base import check_solver_memory
 from runners.config.agents import agent_from_label
-from runners.exact.annotation import format_run_options
 from runners.exact.verdicts import JudgeOptions, TurnCollector
 from runners.hosting.guarded_agent import silence_forfeit_log
 from runners.terminal import console
-from runners.terminal.console import format_count, show_progress_bar
+from runners.terminal.console import format_annotate_command, show_progress_bar
 from runners.terminal.files import write_file
 
 AGENT_PANEL = (
@@ -67,7 +67,7 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
     if not any(met.values()):
         raise RequestError(
             f"there is no annotated position to make puzzles of in archive {root}: play games by rules under which the "
-            f"opponent chooses the piece, and run 'qarena annotate{format_run_options(root, games.runs)} --choices'"
+            f"opponent chooses the piece, and judge them: {format_annotate_command(root, games, choices=True)}"
         )
     with silence_forfeit_log():
         for rules, positions in met.items():
@@ -75,7 +75,7 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
     chosen = puzzles.select_varied(found, options.max_puzzles)
     write_file(path, puzzles.format_csv(chosen))
     levels = ", ".join(str(sum(each.level == level for each in chosen)) for level in puzzles.LEVELS)
-    console.print_line(f"{format_count(len(chosen), 'puzzle')} of {len(found):,}, by level {levels}: {path}")
+    console.print_line(f"{format_count_with_noun(len(chosen), 'puzzle')} of {len(found):,}, by level {levels}: {path}")
     if len(chosen) < options.max_puzzles:
         console.print_note(f"fewer than {options.max_puzzles} were found: annotate more games, with --choices")
 

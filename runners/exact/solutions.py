@@ -11,7 +11,6 @@ import json
 import resource
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from analytics.exact.tablebase import load_tablebase_index
-from analytics.questions.columns import ResultColumn, Table, number_column, text_column
+from analytics.questions.columns import (
+    ResultColumn,
+    Table,
+    format_count,
+    format_count_with_noun,
+    format_seconds,
+    number_column,
+    text_column,
+)
 from analytics.tables.derived.threads import run_on_threads
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
@@ -28,6 +35,7 @@ from quarto.rules import NONE, Rules, find_finished_lines
 from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.executors.base import MEBIBYTE, THREADS, StopSignal, available_cores, check_solver_memory
 from runners.config.yaml_options import load_rules
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import is_printed, read_file, write_file
@@ -225,16 +233,17 @@ def output_position_solution(text: str, options: SolveOptions, megabytes: float,
     question = parse_solve_request(text)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes)
-    started = time.perf_counter()
+    clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
         solution = run_search(solvers, lambda: solve(question, options, solvers), on_wait)
+    seconds = clock.seconds
     if _write_json_if_requested(solution_to_dict(question, solution, options), json_file):
         return
     console.print_line(describe_solution(question, solution))
     if solution.turns:
         console.print_tables([build_turns_table(question, solution)])
         console.print_line(LEGEND if options.distance else SHORT_LEGEND)
-    console.print_note(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
+    console.print_note(f"{solvers.nodes:,} positions searched in {seconds:.2f} s")
 
 
 def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) -> None:
@@ -257,7 +266,7 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
                 console.print_note(f"line {answer['line']}: {answer['error']}")
             bar.advance()
     if bad:
-        raise FailureError(f"{console.format_count(bad, 'line')} could not be answered; all others were")
+        raise FailureError(f"{format_count_with_noun(bad, 'line')} could not be answered; all others were")
 
 
 def output_game_value(rules_name: str, megabytes: float, json_file: Path | None) -> None:
@@ -265,10 +274,10 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
     rules = load_rules(rules_name)
     check_solver_memory(megabytes)
     solvers = Solvers(megabytes, use_tablebase=False)
-    started = time.perf_counter()
+    clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
         value = run_search(solvers, lambda: solvers.get_solver(rules).value(EMPTY), on_wait)
-    seconds, peak = time.perf_counter() - started, read_peak_megabytes()
+    seconds, peak = clock.seconds, read_peak_megabytes()
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
     if _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file):
         return
@@ -277,8 +286,8 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
         text_column("rules", [rules.name]),
         text_column("value", [f"{VALUE_NAMES[value]} for {first}"]),
         number_column("positions searched", [solvers.nodes]),
-        number_column("seconds", [seconds], "{:.1f}".format),
-        number_column("memory, MB", [peak], "{:,.0f}".format),
+        number_column("seconds", [seconds], format_seconds),
+        number_column("memory, MB", [peak], format_count),
     ]
     console.print_tables([console.build_table(columns)])
 

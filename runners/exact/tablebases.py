@@ -24,7 +24,7 @@ from analytics.exact.tablebase import (
 )
 from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_and_time_chunk
 from analytics.exact.theory import render_theory_page
-from analytics.questions.columns import Table, number_column, text_column
+from analytics.questions.columns import Table, format_count_with_noun, format_seconds, number_column, text_column
 from quarto.errors import RequestError
 from quarto.perft import perft
 from quarto.rules import Rules
@@ -80,7 +80,7 @@ def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float
         problems += len(wrong)
         for line in wrong:
             typer.echo(console.escape_hidden_characters(line), err=True)
-        counted = console.format_count(len(wrong), "problem")
+        counted = format_count_with_noun(len(wrong), "problem")
         console.print_line(f"{found.path}: {sum(found.card.boards):,} boards, {counted}")
     return 1 if problems else 0
 
@@ -107,7 +107,7 @@ def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
         number_column("pieces", [card.pieces for card in cards]),
         number_column("boards", [sum(card.boards) for card in cards]),
         number_column("bytes", [card.bytes for card in cards]),
-        number_column("thread seconds", [card.seconds for card in cards], "{:,.0f}".format),
+        number_column("thread seconds", [card.seconds for card in cards], format_seconds),
         text_column("built", [card.created[:10] for card in cards]),
         text_column("file", ["ships" if each.is_shipped else str(each.path) for each in tablebases]),
     ]

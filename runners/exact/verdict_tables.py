@@ -13,6 +13,7 @@ from analytics.exact.tablebase import find_largest_tablebase
 from analytics.questions.columns import (
     ResultColumn,
     Table,
+    format_count,
     format_half_points,
     format_interval,
     format_percent,
@@ -181,7 +182,7 @@ def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequenc
         number_column("of gifts", gifts["regret"], format_half_points),
         ResultColumn("draws", [format_percent(share.mean) if share else "" for share in draws]),
         ResultColumn("95 % interval", [format_interval(share.low, share.high) if share else "" for share in draws]),
-        number_column("turns/s", [float(f"{verdict.turns_a_second:.2g}") for verdict in verdicts], "{:,.0f}".format),
+        number_column("turns/s", [float(f"{verdict.turns_a_second:.2g}") for verdict in verdicts], format_count),
         ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
     ]
     policies = ["", "## The policies", "", "```", *commands, "```"] if commands else []

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import RequestError
-from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
-from runners.play.game import (
+from quarto.game import (
     Game,
     NextDecision,
     Participants,
@@ -21,6 +20,7 @@ from runners.play.game import (
     format_pieces,
     format_prompt,
 )
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
 from runners.play.hints import find_hint
 from runners.play.screens import Screen
 from runners.play.session import Session
@@ -29,7 +29,7 @@ THINKING_SECONDS = 0.3  # after these the screen says that the agent is thinking
 
 HELP = (
     "A cell is a column letter and a row digit, a1 to d4; a piece is one digit 0 to F.",
-    "hint    what finishes a line now, and which gifts are safe (no search)",
+    "hint    what finishes a line now, which gifts are safe, and what keeps the exact value",
     "undo    go back to your last turn; the agent's answer is taken back too",
     "board   show the game again",
     "resign  lose the game: it is logged as lost",

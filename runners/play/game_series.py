@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from agents.base.agent import Agent
 from analytics.exact.game_review import review_game
 from quarto.errors import FailureError
+from quarto.game import Participants
 from quarto.notation import format_game
 from runners.arena.spec import RunSpec
 from runners.config.agent_policies import describe_untrained_agents
@@ -21,7 +22,6 @@ from runners.config.yaml_options import load_rules, use_config_dir
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hosting.interruption import exit_code
 from runners.play.dialogue import Dialogue, quote_input
-from runners.play.game import Participants
 from runners.play.hints import render_review
 from runners.play.screens import Screen, build_screen
 from runners.play.session import Logbook, Session, build_human_run_spec, format_aids, format_plies_query, prepare_game

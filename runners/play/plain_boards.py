@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from quarto.game import Game, list_attribute_words
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.rules import NONE, PIECES, SIDE
-from runners.play.game import Game, list_attribute_words
 
 PIECE_WIDTH = 7
 CELL_WIDTH = PIECE_WIDTH + 2

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
+from quarto.game import Game, NextDecision, list_attribute_words
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece
 from quarto.rules import NONE, PIECES, SIDE
 from runners.play import plain_boards
-from runners.play.game import Game, NextDecision, list_attribute_words
 
 POLL_SECONDS = 0.1
 READ_BYTES = 1 << 16  # bytes

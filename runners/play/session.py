@@ -7,6 +7,7 @@ nobody takes them for games without help.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -21,10 +22,11 @@ from analytics.store.archive import Archive
 from analytics.store.game_tables import build_game
 from analytics.store.range_files import write_games
 from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
-from analytics.store.records import LABEL, run_id_to_stream_key
+from analytics.store.records import LABEL, PERSON_PREFIX, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
+from quarto.game import Game, NextDecision
 from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_word
@@ -33,7 +35,8 @@ from runners.arena.code_fingerprints import build_code_record, describe_code_dif
 from runners.arena.experiment import record_run_end, save_run_start
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
-from runners.play.game import Game, NextDecision
+
+logger = logging.getLogger(__name__)
 
 
 class AgentFailedError(Exception):
@@ -157,7 +160,7 @@ def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat:
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
-    label = f"human:{person_name}"
+    label = f"{PERSON_PREFIX}{person_name}"
     longest = _add_aids_to_label(label, AID_COMBINATIONS[-1])
     if not person_name.strip() or not LABEL.fullmatch(longest):
         raise RequestError(
@@ -207,8 +210,9 @@ class Logbook:
     def log_game(self, game: Game, game_number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
         """Log a finished game, in which the person used some of ``AID_COMBINATIONS``; returns its run and number.
 
-        The number is ``game_number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
-        archive cannot be written, ``RequestError`` if another process writes to this run all the time.
+        The number is ``game_number``, or the next free one if that was taken meanwhile. The game is indexed, too,
+        because questions about positions need the index of all games. Raises ``FailureError`` if the archive cannot be
+        written, ``RequestError`` if another process writes to this run all the time.
         """
         started = time.perf_counter()
         spec = self.build_aided_spec(aids)
@@ -225,7 +229,18 @@ class Logbook:
         finally:
             with suppress(ArenaError):  # the error of writing is the one to report
                 record_run_end(self._archive, spec, seconds + time.perf_counter() - started)
+        self._index_run(spec.run_id)
         return spec.run_id, game_number
+
+    def _index_run(self, run_id: str) -> None:
+        """Index the games of a run. A failure is a warning, because the game is logged and can be indexed later."""
+        from analytics.tables.derived.indexing import index_runs  # a game that is not finished does not need it
+
+        try:
+            index_runs(Archive.open(self.root), [run_id])
+        except ArenaError as error:
+            command = self._archive.format_command("archive index")
+            logger.warning("the game is logged, and it is not indexed (%s): run %s", error, command)
 
 
 @dataclass(frozen=True)

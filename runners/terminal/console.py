@@ -10,10 +10,9 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -25,12 +24,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from analytics import format_archive_option
-from analytics.questions.columns import ResultColumn, Table, format_duration, format_pace
+from analytics.questions.columns import Table, format_count_with_noun, format_duration, format_pace
 from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
+from analytics.questions.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
+from analytics.questions.text_tables import draw_tables
+
+if TYPE_CHECKING:
+    from analytics.questions.selection import GameFilter
 
 
 class _StandardOutput(Console):
@@ -56,148 +59,9 @@ def print_note(text: str, stream: IO[str] | None = None) -> None:
     console.print(escape_hidden_characters(text), markup=False)
 
 
-FOLD_WIDTH = 24  # a text this long or shorter stays in one line
-FRAME_WIDTH = 3  # the width of a column's frame; the table has one line more
-
-
-def compute_column_width(column: ResultColumn) -> int:
-    """The width of the widest text."""
-    return max(map(cell_len, (column.heading, *column.texts)))
-
-
-def is_foldable(column: ResultColumn) -> bool:
-    """Whether it has texts long enough to go on in the next line."""
-    return not column.right_aligned and compute_column_width(column) > FOLD_WIDTH
-
-
-def compute_min_width(column: ResultColumn) -> int:
-    """The width with long texts in several lines."""
-    return FOLD_WIDTH if is_foldable(column) else compute_column_width(column)
-
-
-def compute_table_width(table: Table) -> int:
-    """The width with each text in one line."""
-    return 1 + sum(compute_column_width(column) + FRAME_WIDTH for column in table.columns)
-
-
-def drop_spare_columns(table: Table, width: int) -> tuple[Table, list[str]]:
-    """The table without as many of its spare columns as have to go for it to fit, long texts folded; their headings."""
-    columns = table.columns
-    going = sorted((column.drop_priority, index) for index, column in enumerate(columns) if column.drop_priority)
-    taken, gone = 1 + sum(compute_min_width(column) + FRAME_WIDTH for column in columns), list[int]()
-    while going and taken > width:
-        gone.append(going.pop()[1])
-        taken -= compute_min_width(columns[gone[-1]]) + FRAME_WIDTH
-    kept = [column for index, column in enumerate(columns) if index not in {*gone}]
-    return Table(table.title, kept), [columns[index].heading for index in sorted(gone)]
-
-
-def build_rich_table(table: Table, folded: bool = False) -> RichTable:
-    """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
-    made = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
-    sides: list[JustifyMethod] = ["right" if column.right_aligned else "left" for column in table.columns]
-    for column, side in zip(table.columns, sides, strict=True):
-        folds_here = folded and is_foldable(column)
-        least = FOLD_WIDTH if folds_here else None
-        made.add_column(Text(column.heading, justify=side), no_wrap=not folds_here, overflow="fold", min_width=least)
-    for row in table.rows:
-        made.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
-    return made
-
-
-def render_plain_table(table: Table) -> Iterator[str]:
-    """The lines of a table without a title at full width, as Rich draws it; Rich takes a millisecond a row."""
-    columns = table.columns
-    texts = [(each.heading, *each.texts) for each in columns]
-    widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
-
-    def render_horizontal_line(left: str, rule: str, between: str, right: str) -> str:
-        return left + between.join(rule * (width + 2) for width in widths) + right
-
-    def render_row(row: Sequence[str], edge: str) -> Iterator[str]:
-        cells = [text.split("\n") for text in row]
-        for line in range(max(map(len, cells), default=0)):
-            parts = [each[line] if line < len(each) else "" for each in cells]
-            padded = (
-                " " * (width - cell_len(part)) + part if each.right_aligned else part + " " * (width - cell_len(part))
-                for part, width, each in zip(parts, widths, columns, strict=True)
-            )
-            yield f"{edge} {f' {edge} '.join(padded)} {edge}"
-
-    yield render_horizontal_line("┏", "━", "┳", "┓")
-    yield from render_row([each.heading for each in columns], "┃")
-    yield render_horizontal_line("┡", "━", "╇", "┩")
-    for row in table.rows:
-        yield from render_row(row, "│")
-    yield render_horizontal_line("└", "─", "┴", "┘")
-
-
-def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
-    """A table of these columns, in whose texts a terminal obeys nothing."""
-    visible = [
-        column._replace(
-            heading=escape_hidden_characters(column.heading),
-            texts=[escape_hidden_characters(f"{text}") for text in column.texts],
-        )
-        for column in columns
-    ]
-    return Table(escape_hidden_characters(title), visible)
-
-
 def print_tables(*choices: Sequence[Table], wide: bool | None = None) -> None:
-    """Print the first choice of tables that fits the terminal; if none does, the last one without spare columns.
-
-    A line then names the columns that are left out. Without a terminal (in a pipe), or if ``wide``, print the first
-    choice at full width. ``wide`` is None where the command has no option ``--wide``.
-    """
-    console = build_output_console()
-    fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
-    if wide or not console.is_terminal:
-        _print_uncut_tables(console, choices[0])
-    elif fitting:
-        _print_uncut_tables(console, fitting[0])
-    else:
-        narrow = [drop_spare_columns(table, console.width) for table in choices[-1]]
-        _print_uncut_tables(console, [table for table, _ in narrow], folded=True)
-        _print_dropped_columns(console, [heading for _, gone in narrow for heading in gone], wide is not None)
-
-
-def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
-    width = console.width
-    for table in tables:
-        if not folded and _can_render_plain(console, table):
-            title = [table.title.ljust(compute_table_width(table) - cell_len(table.title) + len(table.title))]
-            console.out("\n".join([*(title if table.title else []), *render_plain_table(table)]), highlight=False)
-            continue
-        least = 1 + sum(
-            (compute_min_width(column) if folded else compute_column_width(column)) + FRAME_WIDTH
-            for column in table.columns
-        )
-        console.width = max(width, least)
-        console.print(build_rich_table(table, folded), crop=False)
-    console.width = width
-
-
-def _can_render_plain(console: Console, table: Table) -> bool:
-    """Return whether ``drawn`` gives what Rich would print: nothing is bold, boxes are not ASCII, the title fits.
-
-    Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands.
-    """
-    return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
-        table
-    )
-
-
-def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_option: bool) -> None:
-    """Name the columns that did not fit, and a way to see them."""
-    if headings:
-        more = len(headings) - MAX_NAMED_COLUMNS
-        named = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
-        how = "--wide shows them" if has_wide_option else "a wider terminal shows them, or | less -S"
-        console.print(f"Left out to fit {console.width} columns: {named} ({how}).", markup=False, soft_wrap=True)
-
-
-MAX_NAMED_COLUMNS = 6  # columns that are left out
+    """Print the first choice of tables that fits the terminal: see ``draw_tables``."""
+    draw_tables(build_output_console(), choices, wide)
 
 
 def find_program() -> str:
@@ -210,16 +74,8 @@ def find_program() -> str:
 
 def format_speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
-    return f"{games:,} games in {seconds:.1f} s, {format_pace(games, seconds)} games a second with every ply on disk"
-
-
-def format_count(count: int, singular: str, plural: str = "") -> str:
-    """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
-    return (
-        f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
-        if count
-        else f"no {plural or f'{singular}s'}"
-    )
+    pace = format_pace(games, seconds)
+    return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
 
 def format_shell_line(words: Iterable[str]) -> str:
@@ -235,6 +91,20 @@ def _quote_shell_word(word: str) -> str:
 def format_sql_command(question: str, root: PurePath) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
     return f'{find_program()} sql{format_archive_option(root)} "{question}"'
+
+
+def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = False) -> str:
+    """Format the command line that judges the games of a filter, and no others but those in the same files."""
+    from analytics.questions.sql.views import quote_literal  # no command that succeeds needs it
+
+    conditions = [] if games.where is None else [games.where]
+    if games.agent is not None:
+        conditions.append(f"{quote_literal(games.agent)} IN (agent_0, agent_1)")
+    if games.rules is not None:
+        conditions.append(f"rules = {quote_literal(games.rules)}")
+    words = ["annotate", *(word for run_id in games.runs for word in ("--run", run_id))]
+    words += ["--where", " AND ".join(conditions)] if conditions else []
+    return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
 
 
 # Progress: a bar on a terminal; elsewhere a line a minute.

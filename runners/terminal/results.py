@@ -119,17 +119,14 @@ def _describe_reference_rating(frame: pl.DataFrame, anchor: str | None, anchor_e
 def _print_rating_group(frame: pl.DataFrame, title: str, wide: bool | None) -> None:
     """Print the ratings of agents that games connect, and the probability that an agent is above another."""
     size, frame = len(frame), frame.head(MAX_ROWS)
-    agents, elos, sure = (
-        rank_and_agent_columns([*frame["agent"]]),
-        rating_columns_without_agents(frame),
-        superiority_columns(frame),
-    )
+    names, elos, sure = [*frame["agent"]], rating_columns_without_agents(frame), superiority_columns(frame)
+    ranked, numbered = rank_and_agent_columns(names, frame["rank"]), rank_and_agent_columns(names)
     print_tables(
-        [build_table(agents + elos + sure, f"{title}; > probability of being above, in %")],
+        [build_table(ranked + elos + sure, f"{title}; > probability of being above, in %")],
         *(
             [
-                build_table(agents + elos, title),
-                build_table(agents + others, "Probability of being above the other, in %"),
+                build_table(ranked + elos, title),
+                build_table(numbered + others, "Probability of being above the other, in %"),
             ]
             for others in (sure, _number_headings(">", sure))
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -12,7 +12,10 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.questions.columns import Table
+from analytics.questions.columns import Table, format_count_with_noun, format_elo
+from analytics.questions.pairings import find_label
+from analytics.questions.ranking import RANKING_RULE
+from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import compare_runs
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -20,13 +23,12 @@ from analytics.report.page import PAGE_SUBJECTS
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS
 from quarto.errors import ArenaError, FailureError, RequestError
-from runners.terminal.console import format_count
 from runners.web.archive import games, runs, sections, sweeps, urls
 from runners.web.archive.agents_and_policies import (
     build_agent_page,
     build_policies_table,
     build_policy_page,
-    rank_agents,
+    rate_agents,
 )
 from runners.web.archive.archive_page import ArchivePage, FormField
 from runners.web.archive.charts import warm_up_renderer
@@ -198,9 +200,8 @@ def runs_page(
         FormField("order", "Order", order, options=runs.ORDERS),
     )
     table = reader.compute_once(_build_runs_table, wanted, order, pager["at"])
-    said = (
-        f"{len(found):,} of {format_count(total, 'run')}, with {format_count(sum(row.games for row in found), 'game')}"
-    )
+    games = format_count_with_noun(sum(row.games for row in found), "game")
+    said = f"{len(found):,} of {format_count_with_noun(total, 'run')}, with {games}"
     shown = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": urls.BROWSE})
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, compare=True, **pager)
 
@@ -250,13 +251,25 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
         rules = reader.default_rules
         rows = reader.run_rows[:LATEST_ROWS]
         table = reader.compute_once(_build_latest_runs_table)
-        best = reader.compute_once(rank_agents, rules)[:LATEST_ROWS]
+        ratings = reader.compute_once(rate_agents, rules)
         running = next((row for row in rows if row.status == "running"), None)
         standings = reader.compute_once(sections.build_crosstable, running.run_id) if running else []
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
-    shown = {"latest": table, "best": best, "rules": rules, "running": running, "standings": standings}
-    return {"archive_shown": True, **shown}
+    shown = {"latest": table, "rules": rules, "running": running, "standings": standings}
+    return {"archive_shown": True, **shown, **_view_best_agents(ratings, reader.filter_names.agents)}
+
+
+def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[str, Any]:
+    """The first of the agents with a rank, of the largest group if there are several, and the rule for ranks."""
+    if ratings is None:
+        return {"rated": False}
+    best = [rating for rating in ratings.ranked if rating.group == 0][:LATEST_ROWS]
+    rows = [(find_label(each.agent, labels) or each.agent, each.agent, format_elo(each.elo.mean)) for each in best]
+    missing = "" if best else "No agent has a rank yet: "
+    group = "" if ratings.group_count == 1 else "; these are of the largest group of agents with games between them"
+    note = f"{missing}{RANKING_RULE}{group if best else ''}."
+    return {"rated": True, "best": rows, "ranking_note": note[0].upper() + note[1:]}
 
 
 def _build_latest_runs_table(opened: OpenArchive) -> Table:
@@ -308,7 +321,7 @@ def games_page(
         FormField("order", "Order", order, options=games.ORDERS),
     )
     some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
-    said = f"{found.total:,} games{some if found.searched < found.matching else ''}"
+    said = f"{format_count_with_noun(found.total, 'game')}{some if found.searched < found.matching else ''}"
     shown = _build_list_page("Games", found.table, "No game meets these filters.", {"Show all games": urls.games_url()})
     if error:
         shown, said = ArchivePage("Games"), ""
@@ -362,8 +375,9 @@ def results_page(
         )
         listed = [worst if worst.rows else "No mistake meets these filters."]
     of = f": run `{run}`" if run else f", {rules} rules"
-    best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,}" if found.agents > MAX_AGENTS else ""
-    said = f"{found.games:,} games of {format_count(found.runs, 'run')}{of}{best}"
+    many = found.agents > MAX_AGENTS
+    best = f"; shown are the {MAX_AGENTS} best agents of {found.agents:,} ({RANKING_RULE})" if many else ""
+    said = f"{format_count_with_noun(found.games, 'game')} of {format_count_with_noun(found.runs, 'run')}{of}{best}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
     shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
     return reader.render_page(ARCHIVE_TEMPLATE, shown=shown, filters=filters, said=said, **pager)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.exact.puzzles import LEVELS, Puzzle, load_shipped_puzzles
+from quarto.game import Game, NextDecision, game_from_position, list_attribute_words
 from quarto.notation import CLASSIC_NAME, format_piece
 from quarto.rules import NONE
 from runners.exact.puzzle_dialogue import (
@@ -22,7 +23,6 @@ from runners.exact.puzzle_dialogue import (
     find_puzzle,
     is_right_turn,
 )
-from runners.play.game import Game, NextDecision, game_from_position, list_attribute_words
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
 from runners.web.analyse.line import DEFAULT_SEARCH_SECONDS, AnalysisLine, parse_decision_words

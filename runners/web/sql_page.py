@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.questions.cookbook import CookbookQuery, read_cookbook
+from analytics.questions.frame_formats import format_csv
 from analytics.questions.sql.views import VIEWS
 from analytics.report.style import Figure
 from analytics.store.marker import read_marker_content
 from quarto.errors import ArenaError, FailureError, NotFoundError, RequestError
-from runners.terminal.tables import format_csv
 from runners.web.archive import charts
 from runners.web.archive.snapshots import read_archive_stamp
 from runners.web.archive.sql_pool import SqlAnswer, SqlProcessPool, build_answer_table

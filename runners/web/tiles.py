@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from analytics.store.records import PERSON_PREFIX
+from quarto.game import Game, list_attribute_words
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from runners.play.game import Game, list_attribute_words
 
 
 class Badge(NamedTuple):
@@ -57,7 +58,7 @@ def value_css_class(value: int) -> str:
 
 def player_name(label: str) -> str:
     """The name of a player: a person's without the mark that it is one."""
-    return label.removeprefix("human:")
+    return label.removeprefix(PERSON_PREFIX)
 
 
 def describe_piece(piece: int) -> str:

@@ -38,4 +38,4 @@ def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
     with open_archive(root) as opened:
         assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 6 * PAIRS
         in_sql = opened.sql("SELECT count(*) AS plies FROM plies")["plies"].item()
-        assert opened.plies().select(pl.len()).collect().item() == in_sql
+        assert opened.scan("plies").select(pl.len()).collect().item() == in_sql

@@ -143,4 +143,4 @@ assert "numba" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     with pytest.raises(AttributeError, match="module 'quarto' has no attribute 'Quatro'"):
-        quarto.Quatro  # noqa: B018
+        quarto.Quatro  # type: ignore[attr-defined]  # noqa: B018

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from quarto.batch import Batch
+from quarto.game import Game, NextDecision
 from quarto.observations import (
     ACTIONS,
     NO_CELL,
@@ -22,7 +23,6 @@ from quarto.observations import (
 )
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.play.game import Game, NextDecision
 from tests import naive
 
 

@@ -129,8 +129,8 @@ def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> Ru
 def rows(root: Path) -> dict[str, pl.DataFrame]:
     """Everything in an archive, in an order that does not depend on how it got there."""
     with open_archive(root) as archive:
-        games = archive.games().cast({pl.Categorical: pl.String}).sort("run_id", "game_id").collect()
-        plies = archive.plies().sort("run_id", "game_id", "ply").collect()
+        games = archive.scan("games").cast({pl.Categorical: pl.String}).sort("run_id", "game_id").collect()
+        plies = archive.scan("plies").sort("run_id", "game_id", "ply").collect()
     return {"games": games, "plies": plies}
 
 

@@ -174,7 +174,7 @@ class ArchiveFiles:
         try:
             path = self.archive.find_path(table, run_id, stored)
         except FileNotFoundError as error:
-            raise MissingFileError(f"{error} is missing or damaged: run 'qarena archive verify'") from error
+            raise MissingFileError(self._describe_damage(str(error))) from error
         file = self._build_verifiable_file(run_id, path, path.name.split(".")[-2])
         if stored.is_file:
             return file
@@ -191,7 +191,10 @@ class ArchiveFiles:
     def _build_damage_error(self, file: VerifiableFile) -> FailureError:
         """The error for a file that is not as it was written."""
         kind = MissingFileError if self._current_backend.status(file.path) is None else FailureError
-        return kind(f"{file.path} is missing or damaged: run 'qarena archive verify'")
+        return kind(self._describe_damage(str(file.path)))
+
+    def _describe_damage(self, path: str) -> str:
+        return f"{path} is missing or damaged: run {self.archive.format_command('archive verify')}"
 
     def check_files(self, files: Iterable[VerifiableFile]) -> None:
         """Raise ``FailureError`` if one of the files is not as it was written; each is looked at once."""

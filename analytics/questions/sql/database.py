@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import partial, partialmethod
+from functools import partial
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import duckdb
 import polars as pl
 
+from analytics.questions.columns import format_count_with_noun
 from analytics.questions.sql import views
 from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
 from analytics.questions.sql.connection import ORDERED_OPENINGS_MACRO, QUERYABLE_NAMES, Connection, is_plain_path
@@ -33,7 +34,7 @@ from analytics.store.marker import VerifiableFile, warn_if_unknown_archive
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.boards import ORDERED_PLIES
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import ArenaError, FailureError, RequestError, describe_valid_names
 
 AnswerT = TypeVar("AnswerT")
 
@@ -60,9 +61,8 @@ class OpenArchive:
 
     ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``results``,
     ``agents``, ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies``
-    and ``decisions``. Each is a method too, which returns it as a Polars LazyFrame. With the argument ``run_id``,
-    unlike with a filter on it, only the files of that run are read. These methods raise ``FailureError`` for a file or
-    record that is missing or damaged, ``RequestError`` for a run that is not there.
+    and ``decisions``. ``scan(name)`` returns one as a Polars LazyFrame. With the argument ``run_id``, unlike with a
+    filter on it, only the files of that run are read.
     """
 
     def __init__(
@@ -205,17 +205,18 @@ class OpenArchive:
 
     # The views as lazy frames.
 
-    def games(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``games``: a row a game."""
-        return self._scan_table("games", run_id)
+    def scan(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
+        """The rows of a view, of one run or of all, as a frame that reads what is asked for.
 
-    def plies(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``plies``: a row a ply. A filter on ``ply`` reads only the row groups with these plies."""
-        return self._scan_table("plies", run_id)
-
-    def scan_view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
-        """The rows of a view, of one run or of all."""
+        A filter on ``ply`` reads only the row groups of ``plies`` with these plies. Raises ``RequestError`` for a name
+        that is no view and for a run that is not there, ``FailureError`` for a file or record that is missing or
+        damaged, and for ``positions`` of games that are not indexed.
+        """
         _check_not_forked()
+        if name not in views.VIEWS and not name.startswith(f"{ORDERED_OPENINGS_MACRO}("):
+            raise RequestError(f"{name!r} is no view{describe_valid_names(name, views.VIEWS)}")
+        if name in ("games", "plies"):
+            return self._scan_table(name, run_id)
         if name in views.RECORD_VIEWS and run_id is None:
             return views.build_view_frame(name, self.archive).lazy()
         if run_id is not None:
@@ -228,20 +229,6 @@ class OpenArchive:
             return self._scan_query(name)
         return self._scan_query(f"{name} WHERE run_id = {views.quote_literal(run_id)}")
 
-    runs = partialmethod(scan_view, "runs")  # a row a run
-    results = partialmethod(scan_view, "results")  # a row a pairing, agent and seat
-    sweeps = partialmethod(scan_view, "sweeps")  # a row a pairing of a sweep's job
-    verdicts = partialmethod(scan_view, "verdicts")  # a row a test of strength
-    agents = partialmethod(scan_view, "agents")  # a row an agent of a run, with its parameters
-    policies = partialmethod(scan_view, "policies")  # a row a policy
-    seats = partialmethod(scan_view, "seats")  # a row a game and seat
-    pairs = partialmethod(scan_view, "pairs")  # a row a pair, with the scores of the pairing's first agent
-    boards = partialmethod(scan_view, "boards")  # a row a ply, with the board before it
-    decisions = partialmethod(scan_view, "decisions")  # a row a decision of annotated games
-    evaluations = partialmethod(scan_view, "evaluations")  # a row a turn, of games whose evaluations were stored
-    positions = partialmethod(scan_view, "positions")  # a row a position, turn and player; all games must be indexed
-    first_plies = partialmethod(scan_view, "first_plies")  # a row a pairing, agent that placed, piece and cell
-
     def policy(self, name: str) -> pl.LazyFrame:
         """The table of a policy by its name or id; for a genome its genes, ``gene`` and ``value``."""
         return self._scan_query(f"({self._connect().build_policy_query(name)})")
@@ -253,7 +240,7 @@ class OpenArchive:
         """
         if not 1 <= plies <= ORDERED_PLIES:
             raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
-        return self.scan_view(f"{ORDERED_OPENINGS_MACRO}({plies})", run_id)
+        return self.scan(f"{ORDERED_OPENINGS_MACRO}({plies})", run_id)
 
     def _scan_table(self, table: str, run_id: str | None) -> pl.LazyFrame:
         """The rows of a stored table.
@@ -331,12 +318,18 @@ class OpenArchive:
 
     def __repr__(self) -> str:
         names = ", ".join(views.VIEWS)
-        return f'{self._describe_contents()}\nviews, and methods of these names: {names}; ask with .sql("SELECT …")'
+        how = 'ask with .sql("SELECT …"), or .scan("games") for a lazy frame'
+        return f"{self._describe_contents()}\nviews: {names}; {how}"
 
     def _repr_html_(self) -> str:
         """The same for a notebook, with a table of the runs."""
         try:
-            runs = self.runs().select("run_id", "created", "rules", "agents", "games", "status").collect()._repr_html_()
+            runs = (
+                self.scan("runs")
+                .select("run_id", "created", "rules", "agents", "games", "status")
+                .collect()
+                ._repr_html_()
+            )
         except FailureError as error:
             runs = f"<p>{html.escape(str(error))}</p>"
         return f"<p>{html.escape(repr(self))}</p>{runs}"
@@ -346,7 +339,7 @@ class OpenArchive:
         for run_id in self.archive.list_run_ids():
             with suppress(FailureError):  # a damaged record: how many games a pair has is not known
                 games += self.archive.count_games(run_id)
-        return f"archive {self._root}: {runs:,} run{'s' * (runs != 1)}, {games:,} games"
+        return f"archive {self._root}: {format_count_with_noun(runs, 'run')}, {format_count_with_noun(games, 'game')}"
 
     def close(self) -> None:
         """Free memory and temporary files. May be called twice; the next question opens everything again."""

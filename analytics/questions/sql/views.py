@@ -343,7 +343,7 @@ def _build_run_row(archive: Archive, record: RunRecord) -> Row:
         "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
         "status": record.status,
         "rules": record.rules.name,
-        "agents": list(record.labels),
+        "agents": list(record.agents),
         "pairings": len(record.pairings),
         "seed": record.spec["seed"],
         "opening_plies": record.spec["opening_plies"],

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
-from analytics.questions.columns import Cell, ResultColumn, Table, format_interval, text_column
+from analytics.questions.columns import Cell, ResultColumn, Table, format_interval, format_percent_tenths, text_column
 from analytics.report.published import SEATS, Note, PublishedRate, Study, read_studies, select_notes
 from analytics.report.rendering import render_template
 from analytics.report.style import INK, render_inline_svg
@@ -83,7 +83,10 @@ class Reproduction:
         figures, ours = [each.figure for each in comparisons], [each.text or each.code for each in comparisons]
         pairs = [*zip(figures, ours, strict=True)]
         texts, codes = [each.text for each in comparisons], [each.code for each in comparisons]
-        drawn = [f"{of.draw.text} : {100 * one.draws:.1f}" if of.draw and one else NOT_AVAILABLE for of, one in pairs]
+        drawn = [
+            f"{of.draw.text} : {format_percent_tenths(one.draws)}" if of.draw and one else NOT_AVAILABLE
+            for of, one in pairs
+        ]
         found = {
             "figure": text_column("", [each.figure for each in figures]),
             "player": text_column("player", [each.player for each in figures]),
@@ -119,20 +122,15 @@ class Reproduction:
         return f"{sentence}; {left} have not been played yet" if left else sentence
 
 
-def _format_share(share: float) -> str:
-    """A share as a percentage with one decimal, without the sign."""
-    return f"{100 * share:.1f}"
-
-
 def _format_interval(estimate: Estimate) -> str:
-    return format_interval(estimate.low, estimate.high, _format_share)
+    return format_interval(estimate.low, estimate.high, format_percent_tenths)
 
 
 def _format_rate(measured_rate: MeasuredRate | None) -> str:
     return (
         NOT_AVAILABLE
         if measured_rate is None
-        else f"{_format_share(measured_rate.rate.mean)} ({_format_interval(measured_rate.rate)})"
+        else f"{format_percent_tenths(measured_rate.rate.mean)} ({_format_interval(measured_rate.rate)})"
     )
 
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.questions.columns import ResultColumn, number_column
+from analytics.questions.columns import (
+    ResultColumn,
+    format_expected_value,
+    format_seconds,
+    format_value_error,
+    number_column,
+)
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, agent_figures, agent_table
+from analytics.report.result import Result
+from analytics.report.section import agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, quantitative
 
@@ -27,12 +34,13 @@ MEANS = """
 """
 
 
-def build_evaluations_section(data: ReportData) -> ReportSection:
+def build_evaluations_section(data: ReportData) -> Result:
     """The results that the agents expected of their turns."""
-    totals = evaluations_frame(data, by_ply=False)
-    if totals.is_empty():
-        return ReportSection(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
-    by_ply = evaluations_frame(data, by_ply=True)
+    every = evaluations_frame(data, by_ply=False)
+    if every.is_empty():
+        return Result(missing="no evaluations were stored ('archive.evaluations=true' stores them)")
+    every_by_ply = evaluations_frame(data, by_ply=True)
+    totals, by_ply = map(data.select_shown, (every, every_by_ply))
     note = (
         "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
         "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
@@ -42,7 +50,7 @@ def build_evaluations_section(data: ReportData) -> ReportSection:
         agent_table(data, caption, frame, _build_columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], _build_figures(by_ply, data), tables[1])
+    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([every, every_by_ply]))
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -50,16 +58,16 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
         *([number_column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []),
         number_column("turns", frame["turns"]),
         number_column("with a value", frame["reported"]),
-        *(number_column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
-        number_column("error", frame["error"], "{:.3f}".format),
-        number_column("exact", frame["exact"], "{:+.3f}".format),
-        number_column("mean, s", frame["seconds"], "{:.3g}".format),
-        number_column("slowest, s", frame["slowest"], "{:.3g}".format),
+        *(number_column(name, frame[name], format_expected_value) for name in ("value", "result")),
+        number_column("error", frame["error"], format_value_error),
+        number_column("exact", frame["exact"], format_expected_value),
+        number_column("mean, s", frame["seconds"], format_seconds),
+        number_column("slowest, s", frame["slowest"], format_seconds),
     ]
 
 
 def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """A row for each agent that is shown and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
+    """A row for each agent and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
     turns = TURNS.format(condition=f"\n{data.selection.condition}\n")
     rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
     names = [data.agent_names.find_name(*each) for each in rows.select("run_id", "agent").iter_rows()]
@@ -77,7 +85,7 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
         mean("seconds", "turns"),
         error=mean("squares", "reported").sqrt(),
     )
-    return data.sort_by_rank(means.filter(pl.col("agent").is_in(data.agents)))
+    return data.sort_by_rank(data.select_wanted(means))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:

@@ -6,11 +6,22 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import Table, number_column, text_column
+from analytics.questions.columns import (
+    MISSING,
+    ResultColumn,
+    Table,
+    format_interval,
+    format_percent,
+    format_significant,
+    number_column,
+    text_column,
+)
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, assign_figure_ids
+from analytics.report.result import Result
+from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
+from analytics.statistics.tally import wilson_bounds
 from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
 
@@ -25,19 +36,24 @@ class LearningCurve(NamedTuple):
     rows: pl.DataFrame  # in the form of ``analytics.report.style.render_curve_svg``
 
 
-def build_learning_section(data: ReportData) -> ReportSection:
+def build_learning_section(data: ReportData) -> Result:
     """The learning curves of the policies that learned in these runs."""
-    found = load_newest_curves(data)
-    if not found:
-        return ReportSection(missing="no policy was learned in these runs")
-    count = len(select_policy_cards(data))
-    newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
+    every = load_newest_curves(data)
+    if not every:
+        return Result(missing="no policy was learned in these runs")
+    found = every[-MAX_POLICIES:]
+    newest = f" Shown are the newest {len(found)} of {len(every)} policies." if len(every) > len(found) else ""
     note = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
         f"interval, or fitness by generation.{newest}"
     )
     figures = [build_learning_figure(each) for each in found if not each.rows.is_empty()]
-    return ReportSection(note, figures=assign_figure_ids("learning", figures), numbers=_build_numbers_table(found))
+    return Result(
+        note,
+        figures=assign_figure_ids("learning", figures),
+        numbers=_build_numbers_table(found),
+        frame=learning_frame(every),
+    )
 
 
 def _build_numbers_table(curves: list[LearningCurve]) -> Table:
@@ -46,8 +62,17 @@ def _build_numbers_table(curves: list[LearningCurve]) -> Table:
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
     columns = [text_column(name, rows[name]) for name in ("policy", "series")]
-    columns += [number_column("step", rows["step"]), number_column("value", rows["value"], "{:.4g}".format)]
-    return Table("Values of the curves", columns)
+    values, ends = [], []
+    for name, value, low, high in rows.select("series", "value", "low", "high").iter_rows():
+        form = format_percent if name in SHARES or name.startswith("v ") else format_significant
+        values.append(MISSING if value is None else form(value))
+        ends.append(MISSING if low is None else format_interval(low, high, form))
+    columns += [
+        number_column("step", rows["step"]),
+        ResultColumn("value", values),
+        ResultColumn("95 % interval", ends),
+    ]
+    return Table("Values of the curves; win rates and scores in %", columns)
 
 
 def build_learning_figure(curve: LearningCurve) -> Figure:
@@ -76,17 +101,15 @@ def load_newest_curves(data: ReportData) -> list[LearningCurve]:
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
     archive = data.opened.archive
-    return [
-        LearningCurve(card, policy_store.read_table(archive, card, "curve"))
-        for card in select_policy_cards(data)[-MAX_POLICIES:]
-    ]
+    return [LearningCurve(card, policy_store.read_table(archive, card, "curve")) for card in select_policy_cards(data)]
 
 
 def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
-    """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), ``value`` (Float64).
+    """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), and three of Float64.
 
     ``step`` is the number of games learned from, or of the generation or pass; ``series`` is ``win_rate`` or the name
-    of a fitness, error or score, whose interval is left out.
+    of a fitness, error or score. ``value`` has its 95 % interval in ``low`` and ``high``: for win rates Wilson's, for
+    scores the stored one, null for others.
     """
     parts = [pl.DataFrame(schema=CURVES)]
     for card, curve in curves:
@@ -95,10 +118,23 @@ def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
         step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")
         lines = [name for name, kind in rows.schema.items() if kind == pl.Float64]
         names = ["win_rate"] if by_games else [name for name in lines if not name.endswith((" low", " high"))]
-        long = rows.select(*names, step=step).unpivot(index="step", variable_name="series", value_name="value")
-        named = long.with_columns(policy=pl.lit(card.name), policy_id=pl.lit(card.policy_id))
-        parts.append(named.select(pl.col(name).cast(kind) for name, kind in CURVES.items()))
+        common = {"policy": pl.lit(card.name), "policy_id": pl.lit(card.policy_id), "step": step}
+        for name in names:
+            low, high = _find_interval(rows, name)
+            series = rows.select(**common, series=pl.lit(name), value=name, low=low, high=high)
+            parts.append(series.select(pl.col(column).cast(kind) for column, kind in CURVES.items()))
     return pl.concat(parts)
+
+
+def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
+    """Return the ends of the 95 % interval of a line of a curve, null where its values have none."""
+    if name == "win_rate":
+        low, high = wilson_bounds(rows["wins"], rows["games"])
+        return pl.Series(low), pl.Series(high)
+    if f"{name} low" in rows.columns:
+        return rows[f"{name} low"], rows[f"{name} high"]
+    missing = pl.Series([None] * len(rows), dtype=pl.Float64)
+    return missing, missing
 
 
 def _pivot_passes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -109,4 +145,7 @@ def _pivot_passes(rows: pl.DataFrame) -> pl.DataFrame:
     return named.pivot("series", index="pass", values="value", maintain_order=True).rename({"pass": "generation"})
 
 
-CURVES = {**dict.fromkeys(("policy", "policy_id", "series"), pl.String()), "step": pl.Int64(), "value": pl.Float64()}
+CURVES = {**dict.fromkeys(("policy", "policy_id", "series"), pl.String()), "step": pl.Int64()} | dict.fromkeys(
+    ("value", "low", "high"), pl.Float64()
+)
+SHARES = ("win_rate", "strength")  # series that are shares or scores, besides those against an opponent, "v random"

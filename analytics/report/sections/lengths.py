@@ -7,7 +7,8 @@ import polars as pl
 from analytics.questions.columns import ResultColumn, Table, format_percent, interval_column, number_column, text_column
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, assign_figure_ids
+from analytics.report.result import Result
+from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
@@ -19,11 +20,12 @@ BAR_WIDTH = 14  # pixels
 ENOUGH_GAMES = 100  # games of an agent for its bars to set the scale of all: those of fewer may reach beyond it
 
 
-def build_lengths_section(data: ReportData) -> ReportSection:
+def build_lengths_section(data: ReportData) -> Result:
     """The lengths of each agent's games."""
-    frame = lengths_frame(data)
+    every = lengths_frame(data)
+    frame = data.select_shown(every)
     if frame.is_empty():
-        return ReportSection(missing="all games were forfeited")
+        return Result(missing="all games were forfeited")
     unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
     without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
     forfeits = data.run_named_query("lengths").filter(pl.col("forfeited"))["games"].sum()
@@ -36,7 +38,7 @@ def build_lengths_section(data: ReportData) -> ReportSection:
         assign_figure_ids("lengths", _build_figures(frame, data)),
         Table("Games by length", _build_columns(frame)),
     )
-    return ReportSection(note, figures=figures, numbers=numbers, legend=(*style.RESULT_COLOURS, "random play"))
+    return Result(note, figures=figures, numbers=numbers, legend=(*style.RESULT_COLOURS, "random play"), frame=every)
 
 
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -63,7 +65,7 @@ def _describe_mean_length(rows: pl.DataFrame) -> str:
 
 
 def lengths_frame(data: ReportData) -> pl.DataFrame:
-    """A row for each rules, agent that is shown, and length; forfeited games are left out.
+    """A row for each rules, agent and length; forfeited games are left out.
 
     Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
     ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random`` (Float64). ``random`` is the share in exact
@@ -76,8 +78,7 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
     )
     sides = [_select_seat_games(played, seat) for seat in (0, 1)]
     counted = (
-        pl.concat(sides)
-        .filter(pl.col("agent").is_in(data.agents))
+        data.select_wanted(pl.concat(sides))
         .group_by("rules", "agent", "plies")
         .agg(pl.col("games", "wins", "draws", "losses").sum())
     )

@@ -8,7 +8,8 @@ from analytics.questions.columns import regret_and_blunder_columns
 from analytics.questions.mistakes import summarise_decisions
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, agent_figures, agent_table
+from analytics.report.result import Result
+from analytics.report.section import agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 
@@ -16,12 +17,13 @@ KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there
 
 
-def build_mistakes_section(data: ReportData) -> ReportSection:
+def build_mistakes_section(data: ReportData) -> Result:
     """The regret and the blunders of agents, in all and by ply."""
-    totals = mistakes_frame(data, by_ply=False)
-    if totals.is_empty():
-        return ReportSection(missing="no decision of these games is judged ('qarena annotate' does that)")
-    by_ply = mistakes_frame(data, by_ply=True)
+    every = mistakes_frame(data, by_ply=False)
+    if every.is_empty():
+        return Result(missing="no decision of these games is judged ('qarena annotate' does that)")
+    every_by_ply = mistakes_frame(data, by_ply=True)
+    totals, by_ply = map(data.select_shown, (every, every_by_ply))
     note = (
         "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
         "to 2; a blunder gives up something. The pictures show blunders by ply. Solid lines with dots are gifts, "
@@ -31,13 +33,13 @@ def build_mistakes_section(data: ReportData) -> ReportSection:
         agent_table(data, caption, frame, regret_and_blunder_columns(frame)[1:])
         for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], _build_figures(by_ply, data), tables[1])
+    return Result(note, tables[0], _build_figures(by_ply, data), tables[1], frame=pl.concat([every, every_by_ply]))
 
 
 def mistakes_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
-    """The agents that are shown, in the columns of ``summarise_decisions``. No rows where nothing was judged."""
+    """The decisions of agents, in the columns of ``summarise_decisions``. No rows where nothing was judged."""
     found = summarise_decisions(data.opened, data.selection.condition, by_ply, data.agent_names)
-    return data.sort_by_rank(found.filter(pl.col("agent").is_in(data.agents)))
+    return data.sort_by_rank(data.select_wanted(found))
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:

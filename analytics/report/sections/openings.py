@@ -12,13 +12,15 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent,
+    format_percent_tenths,
     interval_column,
     number_column,
     text_column,
 )
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, assign_figure_ids
+from analytics.report.result import Result
+from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure, SvgPicture
 from analytics.statistics.tally import normal_quantile
 from quarto.notation import format_cell, format_piece
@@ -47,7 +49,7 @@ PLACEMENTS = DecisionKind("first_placements", "cell", "placement", format_cell)
 GIFTS = DecisionKind("first_gifts", "piece", "gift", format_piece)
 
 
-def build_first_placements_section(data: ReportData) -> ReportSection:
+def build_first_placements_section(data: ReportData) -> Result:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
@@ -56,7 +58,7 @@ def build_first_placements_section(data: ReportData) -> ReportSection:
     return _build_section(data, PLACEMENTS, note)
 
 
-def build_first_gifts_section(data: ReportData) -> ReportSection:
+def build_first_gifts_section(data: ReportData) -> Result:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
@@ -67,10 +69,11 @@ def build_first_gifts_section(data: ReportData) -> ReportSection:
     return _build_section(data, GIFTS, note)
 
 
-def _build_section(data: ReportData, kind: DecisionKind, note: str) -> ReportSection:
-    frame = openings_frame(data, kind)
+def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
+    every = openings_frame(data, kind)
+    frame = data.select_shown(every, ALL_AGENTS)
     if frame.is_empty():
-        return ReportSection(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
+        return Result(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
     imposed = sorted({record.spec["opening_plies"] for record in data.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
     agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
@@ -88,16 +91,16 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> ReportSec
         assign_figure_ids(kind.column, _build_figures(frame, kind, data)),
         Table(f"First {kind.noun}s", columns),
     )
-    return ReportSection(note + left_out, figures=figures, numbers=numbers)
+    return Result(note + left_out, figures=figures, numbers=numbers, frame=every)
 
 
 def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
-    There is a row for each rules, agent that is shown, ply and choice. The agent ``ALL_AGENTS`` is all agents together,
-    shown or not. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``,
-    ``draws``, ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64);
-    ``score`` (1 won, 1/2 drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    There is a row for each rules, agent, ply and choice. The agent ``ALL_AGENTS`` is all agents together. Columns:
+    ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of the
+    agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2 drawn, 0 lost) with
+    ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     found = data.run_named_query(kind.query_name).join(data.agents_by_seat_frame(), on=("run_id", "pairing", "game"))
     placing = (pl.col("ply") + 1) % 2
@@ -113,10 +116,10 @@ def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
         wins=pl.when(gave).then("losses").otherwise("wins"),
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
-    shown = choices.filter(pl.col("agent").is_in(data.agents))
-    together = choices.with_columns(agent=pl.lit(ALL_AGENTS)).select(shown.columns)
+    wanted = data.select_wanted(choices)
+    together = wanted.with_columns(agent=pl.lit(ALL_AGENTS)).select(wanted.columns)
     counted = (
-        pl.concat([together, shown])
+        pl.concat([together, wanted])
         .group_by("rules", "agent", "ply", kind.column)
         .agg(pl.col("games", "wins", "draws", "losses").sum())
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
@@ -166,9 +169,9 @@ def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float)
     for each in range(SIDE * SIDE):
         known = found.get(each)
         share, score = (known["share"], known["score"]) if known else (0.0, None)
-        shapes.append(_render_tile(kind, each, 0, _format_percent(share) if known else "0", share / most))
+        shapes.append(_render_tile(kind, each, 0, format_percent_tenths(share) if known else "0", share / most))
         away = 0.0 if score is None else (2 * score - 1) / max_deviation
-        shapes.append(_render_tile(kind, each, right, "" if score is None else _format_percent(score), away))
+        shapes.append(_render_tile(kind, each, right, "" if score is None else format_percent_tenths(score), away))
     return SvgPicture("".join(shapes), (2 * SIDE + GAP) * TILE_SIZE, (SIDE + HEADING) * TILE_SIZE)
 
 
@@ -187,7 +190,3 @@ def _render_tile(kind: DecisionKind, index: int, left: float, text: str, shade: 
             style.render_text(x + TILE_SIZE / 2, y + 0.8 * TILE_SIZE, text, 10, attributes=' text-anchor="middle"')
         )
     return "".join(shapes)
-
-
-def _format_percent(share: float) -> str:
-    return f"{100 * share:.1f}" if share < 0.9995 else "100"

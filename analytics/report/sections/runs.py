@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from analytics.questions.columns import Cell, ResultColumn, Table, number_column, text_column
 from analytics.questions.selection import describe_repeated_games
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.store.records import RunRecord
 
 MAX_RUNS = 50  # rows
 
 
-def build_runs_section(data: ReportData) -> ReportSection:
+def build_runs_section(data: ReportData) -> Result:
     """The runs that the games come from, and the parameters of their agents."""
     records = list(data.records.values())
     rows = list(zip(records, data.selection.counts, strict=True))[:MAX_RUNS]
@@ -25,7 +25,7 @@ def build_runs_section(data: ReportData) -> ReportSection:
         number_column("seed", [record.spec["seed"] for record, _ in rows], str),
         number_column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
         text_column("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
-        text_column("agents", [", ".join(record.labels) for record, _ in rows]),
+        text_column("agents", [", ".join(record.agents) for record, _ in rows]),
         _code_column("code", [_format_code_version(record) for record, _ in rows]),
         _code_column("command", [record.command for record, _ in rows]),
     ]
@@ -33,7 +33,7 @@ def build_runs_section(data: ReportData) -> ReportSection:
     notes = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in notes)])
     table = Table("Runs of the chosen games", columns)
-    return ReportSection(note, table, numbers=_build_parameters_table([record for record, _ in rows]))
+    return Result(note, table, numbers=_build_parameters_table([record for record, _ in rows]))
 
 
 def _code_column(heading: str, texts: Iterable[str]) -> ResultColumn:

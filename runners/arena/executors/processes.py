@@ -28,6 +28,7 @@ from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, 
 from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, Task, WorkerPool
 from runners.hosting.interruption import SIGNALS
 from runners.hosting.subprocess_program import bind_to_run, describe_exit
+from runners.hosting.work_clock import WorkClock, WorkerStart
 
 MAX_LOSSES = 3  # of workers, one after the other, between which no chunk is finished
 DEATH_SECONDS = 1.0
@@ -76,6 +77,7 @@ class _ProcessPool(WorkerPool):
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its chunk
         self._known: set[str] = set()
         self._losses = 0
+        self._start = WorkerStart()
 
     def submit(self, chunk: Any) -> None:
         worker = next((each for each in self._workers if each.connection not in self._busy), None)
@@ -102,6 +104,7 @@ class _ProcessPool(WorkerPool):
                 lost.append((worker, chunk))
             else:
                 self._losses = 0
+                self._start.observe(returned.seconds)
                 yield log_and_unwrap_result(returned, self._known)
         for worker, chunk in lost:
             self._retry_chunk(worker, chunk)
@@ -207,6 +210,7 @@ class TaskResult(NamedTuple):
     result: Any
     failure: ErrorDetails | None
     log_records: list[logging.LogRecord]  # warnings and errors
+    seconds: float = 0.0  # of work
 
 
 class TaskData(NamedTuple):
@@ -264,7 +268,8 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
-        return TaskResult(_load_task(data)(chunk, stop), None, collector.records)
+        task, clock = _load_task(data), WorkClock()
+        return TaskResult(task(chunk, stop), None, collector.records, clock.seconds)
     except BaseException as error:  # noqa: BLE001  (raised again by ``log_and_unwrap_result``)
         return TaskResult(None, to_error_details(error), collector.records)
     finally:

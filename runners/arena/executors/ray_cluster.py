@@ -33,6 +33,7 @@ from runners.arena.executors.processes import (
     run_task,
 )
 from runners.hosting.interruption import SIGNALS
+from runners.hosting.work_clock import WorkerStart, exclude_start
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started, and ended with the run
@@ -81,7 +82,8 @@ class OnRay(Executor):
 
     def count_workers(self, threads: int) -> int:  # noqa: ARG002  (cores are those of the cluster)
         if not self._drivers:
-            self._drivers.append(_RayDriver(self._address))
+            with exclude_start():
+                self._drivers.append(_RayDriver(self._address))
         cores = self._drivers[0].cores
         return min(cores, self._tasks or cores)
 
@@ -96,6 +98,7 @@ class _RayPool(WorkerPool):
         self._task, self._drivers, self._driver = task, drivers, drivers[0]
         self._known: set[str] = set()
         self._is_stopping = False
+        self._start = WorkerStart()
 
     def submit(self, chunk: Any) -> None:
         self.pending += 1
@@ -106,6 +109,7 @@ class _RayPool(WorkerPool):
             returned = self._driver.receive()
             self.pending -= 1
             if returned is not None:
+                self._start.observe(returned.seconds)
                 yield log_and_unwrap_result(returned, self._known)
 
     def request_stop(self) -> None:

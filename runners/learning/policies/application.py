@@ -6,7 +6,6 @@ What derives is imported when something is to be derived: Hydra refuses most wro
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import PurePath
@@ -16,6 +15,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
 from analytics import format_archive_option
+from analytics.questions.columns import format_count_with_noun
 from analytics.store.files.backend import parse_location
 from quarto.errors import RequestError, describe_valid_names
 from runners.config.application import (
@@ -27,6 +27,7 @@ from runners.config.application import (
 )
 from runners.config.schemas import PolicyBuildConfig
 from runners.config.yaml_options import KIND_GROUP, list_user_folders, load_option, to_plain_dict
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 
@@ -84,7 +85,8 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
     own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
-    what = f"{_count_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    rows = format_count_with_noun(_count_rows(card), "row")
+    what = f"{rows} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
         *_describe_play_command(card, f"{format_archive_option(root)}{own}"),
@@ -121,10 +123,10 @@ def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcom
 
     for note in request.notes:
         console.print_note(note)
-    started = time.perf_counter()
+    clock = WorkClock()
     with show_progress_bar("learning", "games"):
         card = build_policy(request, selection)
-    seconds = time.perf_counter() - started
+    seconds = clock.seconds
     shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}
     return CommandOutcome(
         None, lambda: _print_summary(card, request.root, seconds), columns=build_one_row_columns(shown)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from analytics.questions.columns import format_count_with_noun
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
@@ -106,7 +107,7 @@ def _list_run_nodes(
     if record is None:
         yield node
         return
-    share = describe_share(games, archive.count_games(node.id), _format_labels(list(dict.fromkeys(record.labels))))
+    share = describe_share(games, archive.count_games(node.id), _format_labels(record.agents))
     heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
     yield node._replace(
         heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_format_code(record.code)}",)
@@ -125,12 +126,12 @@ def _list_run_nodes(
 def describe_share(games: int | None, stored_games: int, players: str) -> str:
     """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
     if stored_games == 0 or (games is not None and games > stored_games):
-        known = "games" if games is None else f"{games:,} games"
+        known = "games" if games is None else format_count_with_noun(games, "game")
         return f"{known} of {players}, {'some of them ' if stored_games else ''}no longer in this archive"
     return (
-        f"{stored_games:,} games of {players}"
+        f"{format_count_with_noun(stored_games, 'game')} of {players}"
         if games in (None, stored_games)
-        else f"{games:,} of {stored_games:,} games of {players}"
+        else f"{games:,} of {format_count_with_noun(stored_games, 'game')} of {players}"
     )
 
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from agents.base.parameters import format_parameter
 from agents.learning.policy import GENOME, Policy
 from analytics import format_archive_option
-from analytics.questions.columns import format_percent
+from analytics.questions.columns import format_count_with_noun, format_percent
 from analytics.store import marker, policy_cards, policy_store
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
@@ -205,9 +205,10 @@ def build_sweep_row(card: PolicyCard, outcome: TrainingOutcome) -> dict[str, str
 
 def print_interrupted(request: TrainingRequest, outcome: TrainingOutcome) -> None:
     """Print how far an interrupted training came."""
+    learned, played = format_count_with_noun(outcome.games, "game"), format_count_with_noun(outcome.played, "game")
     console.print_line(
-        f"Learned from {outcome.games:,} games so far; {outcome.played:,} games were played now. They are in "
-        f"{request.context.storage.root}; the policy is stored once all games are played."
+        f"Learned from {learned} so far; played {played} now. They are "
+        f"in {request.context.storage.root}; the policy is stored once all games are played."
     )
 
 
@@ -228,7 +229,7 @@ def print_training(request: TrainingRequest, outcome: TrainingOutcome, card: Pol
 
 def _describe_learning(request: TrainingRequest, outcome: TrainingOutcome) -> str:
     curve = outcome.curve
-    learned = f"{request.context.name} learned from {outcome.games:,} games"
+    learned = f"{request.context.name} learned from {format_count_with_noun(outcome.games, 'game')}"
     first, last = find_last_curve_value(curve.head(1)), find_last_curve_value(curve)
     if first is None or last is None:
         return f"{learned}."

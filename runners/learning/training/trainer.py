@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry
+from runners.hosting.work_clock import WorkClock
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class TrainingOutcome:
     run_ids: tuple[str, ...]  # of the games learned from, in order
     games: int  # learned from, all sessions together
     played: int  # in this session
-    seconds: float  # of this session
+    seconds: float  # of work in this session, by ``WorkClock``
     curve: pl.DataFrame  # the learning curve: a row for each thousand games, or for each generation
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept beside the policy, by name
     origin: Mapping[str, Any] = field(default_factory=dict)  # what else the card says of a derived policy
@@ -105,7 +105,7 @@ class TrainingRuns:
         """``games`` are those of all runs, those found in the archive included."""
         self._context = context
         self._asked = self._counted = 0  # games of the runs so far: of all, and of those that were reported
-        self._started = time.perf_counter()
+        self._clock = WorkClock()
         self._told = False  # that other code began a run
         self.played = 0  # games, in this session
         if context.progress:
@@ -113,8 +113,8 @@ class TrainingRuns:
 
     @property
     def seconds(self) -> float:
-        """Since the training began in this session."""
-        return time.perf_counter() - self._started
+        """The seconds of work since the training began in this session."""
+        return self._clock.seconds
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
         """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""

@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from analytics.exchange.text import UNKNOWN_AGENT, Tags, parse_tags
+from analytics.questions.logged_games import ArchivedGame
 from quarto.errors import RequestError
+from quarto.game import Game, game_from_position
 from quarto.notation import (
     CLASSIC_NAME,
     format_cell,
@@ -21,10 +23,8 @@ from quarto.notation import (
 )
 from quarto.rules import CELLS, NONE, Rules
 from runners.play.dialogue import apply_decision
-from runners.play.game import Game, game_from_position
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import urls
-from runners.web.archive.games import ArchivedGame
 from runners.web.page_rendering import check_decision_words, parse_whole_number
 from runners.web.tiles import player_name
 

@@ -13,12 +13,13 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from analytics.questions.logged_games import load_logged_game
 from analytics.questions.openings import DECISION_KINDS, EMPTY_BOARD, OpeningsQuery
 from analytics.questions.selection import GameFilter
 from quarto.errors import RequestError
+from quarto.game import NextDecision, list_attribute_words
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
-from runners.play.game import NextDecision, list_attribute_words
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
 from runners.web.analyse.line import (
@@ -49,7 +50,7 @@ from runners.web.archive.explorer import (
     build_empty_result,
     explore_position,
 )
-from runners.web.archive.games import find_neighbour_ids, load_logged_game
+from runners.web.archive.games import find_neighbour_ids
 from runners.web.archive.runs import FilterNames
 from runners.web.archive_pages import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter

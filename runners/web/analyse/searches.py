@@ -9,19 +9,19 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from analytics.exact.tablebase import load_tablebase_index
+from analytics.questions.logged_games import GIFT, ArchivedGame, read_judgements
 from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
+from quarto.game import Game, NextDecision
 from quarto.position import Position, position_from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.views import PositionView
 from runners.arena.executors.base import available_cores
 from runners.exact.solutions import turn_sort_key
-from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import format_game_position
 from runners.web.archive import games
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
-from runners.web.archive.games import GIFT, ArchivedGame
 from runners.web.archive.snapshots import StillOpeningError
 from runners.web.archive_pages import ArchiveReader, ArchiveService
 from runners.web.background import BackgroundJob, BackgroundPool
@@ -232,7 +232,7 @@ def read_annotated_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int
     """The annotated values of a logged game for seat 0, by the number of decisions before."""
     found: dict[int, int] = {}
     with suppress(FailureError):  # a damaged file: then all values are searched for here
-        judged = reader.compute_once(games.read_judgements, game.record.run_id, game.game_id)
+        judged = reader.compute_once(read_judgements, game.record.run_id, game.game_id)
         for (ply, kind), value in judged.items():
             at, mover = (ply if game.record.rules.mover_chooses else 2 * ply + (kind != GIFT)), (ply + 1) % 2
             sign = 1 if (mover == 0) == (kind != GIFT) else -1

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from analytics.questions.columns import (
+    format_count_with_noun,
+    format_percent,
+    format_percent_short,
+    format_percent_whole,
+)
+from analytics.questions.openings import ChoiceResult
+from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.exact.solutions import VALUE_NAMES, cell_sort_key, turn_sort_key
-from runners.play.game import Game, NextDecision, format_cells
-from runners.terminal.console import format_count
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
-from runners.web.archive.explorer import DecisionResult
 from runners.web.archive.games import LoggedEvaluations
 from runners.web.tiles import (
     MISTAKE_MARKS,
@@ -59,17 +64,21 @@ def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge
     return found
 
 
-def build_frequency_badges(results: Mapping[str, DecisionResult]) -> dict[str, Badge]:
-    """How often each decision was made, and its score."""
-    return {
-        name: Badge(
-            "played",
-            f"{100 * each.share:.{0 if each.share >= 0.0995 else 1}f}\N{NO-BREAK SPACE}% {100 * each.score:.0f}",
-            f"{each.games:,} games, {100 * each.share:.1f} % of them, score {100 * each.score:.1f}",
-            2 * each.score - 1,
-        )
-        for name, each in results.items()
-    }
+def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
+    """How often each decision was made, and its score.
+
+    Equivalent decisions share one count. One of them shows it, the others name that one: so shares add up to 100 %.
+    """
+    badges: dict[str, Badge] = {}
+    for result in results:
+        tint = 2 * result.score - 1
+        share, score = format_percent(result.share), format_percent(result.score)
+        words = f"{format_count_with_noun(result.games, 'game')}, {share} % of all, score {score} %"
+        numbers = f"{format_percent_short(result.share)}\N{NO-BREAK SPACE}% {format_percent_whole(result.score)}"
+        badges[result.choice] = Badge("played", numbers, words, tint)
+        for choice in result.alike:
+            badges[choice] = Badge("played", f"= {result.choice}", f"by symmetry the same as {result.choice}", tint)
+    return badges
 
 
 def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
@@ -173,7 +182,7 @@ def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
     if game.next_decision is not NextDecision.GIFT or solved is None:
         return ""
     solution, left, safe = solved.solution, len(game.pieces_left), solved.safe_gifts.bit_count()
-    text = f"Safe gifts: {safe} of {left} ({100 * safe / left:.0f} %)"
+    text = f"Safe gifts: {safe} of {left} ({format_percent_whole(safe / left)} %)"
     if not solution.turns:
         return f"{text}."
     kept = sum(turn.value == solution.value for turn in solution.turns)
@@ -255,7 +264,8 @@ def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None)
         seat = line.games[at].seat
         lost[seat].append(values.regret(at, seat) or 0)
     return "; ".join(
-        f"{name} made {format_count(len(each), 'mistake')}, giving up {format_count(sum(each), 'half-point')}"
+        f"{name} made {format_count_with_noun(len(each), 'mistake')}, giving up "
+        f"{format_count_with_noun(sum(each), 'half-point')}"
         if each
         else f"{name} made no mistake"
         for name, each in zip(line.names, lost, strict=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 from xml.sax.saxutils import escape
 
 from analytics.questions.columns import (
     Cell,
     Table,
     format_count,
+    format_count_with_noun,
     format_elo,
     format_percent,
     interval_column,
@@ -24,14 +26,12 @@ from analytics.questions.columns import (
 from analytics.questions.head_to_head import (
     HeadToHead,
     compute_head_to_head,
-    load_tally_results,
-    merge_results_by_agents,
-    replace_labels,
 )
 from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery
-from analytics.questions.pairings import PairingResult, pairings_frame
-from analytics.questions.ratings import fit_ratings
+from analytics.questions.pace import compute_pace, format_games_a_second
+from analytics.questions.pairings import PairingResult, find_label, load_results_by_run, pairings_frame
+from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
@@ -44,6 +44,7 @@ from quarto.errors import NotFoundError, RequestError, describe_valid_names
 from quarto.notation import parse_piece
 from runners.config.agent_policies import describe_policy_origin
 from runners.learning.policies.lineage import POLICY, LineageNode, list_lineage_nodes
+from runners.terminal.console import format_annotate_command
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.explorer import explore_position
@@ -51,27 +52,12 @@ from runners.web.archive.runs import RunRow, format_minute, list_filter_names, l
 from runners.web.archive.sections import build_mistakes_table
 
 
-class RankedAgent(NamedTuple):
-    """An agent among all others under its rules."""
-
-    agent: str
-    rank: int  # from 1
-    rated_agents: int  # agents that are rated
-    elo: str
-
-
-def rank_agents(opened: OpenArchive, rules: str) -> tuple[RankedAgent, ...]:
-    """The agents under some rules, best first, those that the games rate. Trainings are left out."""
-    records = GameFilter(rules=rules, trainings=False).select_runs(opened.archive)
-    found, _ = replace_labels(load_tally_results(opened, records), records)
-    tallies = {(each.first, each.second): each.tally for each in merge_results_by_agents(found.values(), None)}
+def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
+    """Rate the agents under some rules as `qarena rate` does, without intervals; None if the games rate nobody."""
     try:
-        rated = [each for each in fit_ratings(tallies, samples=0).ratings if each.elo.mean == each.elo.mean]
+        return compute_ratings(opened, rules=rules, samples=0)
     except RequestError:  # all of these games are those of trainings, or nobody met another agent
-        return ()
-    return tuple(
-        RankedAgent(each.agent, rank, len(rated), format_elo(each.elo.mean)) for rank, each in enumerate(rated, 1)
-    )
+        return None
 
 
 def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
@@ -95,7 +81,9 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
     except RequestError as error:
         openings = f"No openings to show: {error}."
     regret = _build_regret_table(opened, wanted)
-    judged: list[Table | str] = [regret, build_mistakes_table(opened, wanted)] if regret else [UNJUDGED_NOTICE]
+    annotate = format_annotate_command(opened.archive.root, wanted)
+    unjudged = f"No decision of this agent is judged: `{annotate}` does that."
+    judged: list[Table | str] = [regret, build_mistakes_table(opened, wanted)] if regret else [unjudged]
     ways = {
         "Play it": urls.build_url("/play", {"agent": agent, "rules": rules}),
         "Its games": urls.games_url(agent=agent, rules=rules),
@@ -105,26 +93,37 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
         **{f"Under {name} rules": urls.agent_url(agent, name) for name in played if name != rules},
     }
     lead = f"{_describe_rating(opened, agent, rules)}{_describe_speed([row for row in rows if row.rules == rules])}"
-    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent)
+    labels = {label for row in rows for label in row.agents}
+    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent, labels)
     return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
 
 
 def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
-    found = next((each for each in rank_agents(opened, rules) if each.agent == agent), None)
-    if found is None:
+    """The agent's rating, and its rank among those that have one, or why it has none; of several codes, of each."""
+    ratings = rate_agents(opened, rules)
+    found = [] if ratings is None else [each for each in ratings.ratings if find_label(each.agent, [agent])]
+    rated = [rating for rating in found if not math.isnan(rating.elo.mean)]
+    if ratings is None or not rated:
         return f"Not rated under {rules} rules"
-    return f"{found.elo} Elo, rank {found.rank} of {found.rated_agents} under {rules} rules"
+    names = ["" if rating.agent == agent else f"{rating.agent}: " for rating in rated]
+    return "; ".join(
+        f"{name}{_describe_rank(ratings, rating, rules)}" for name, rating in zip(names, rated, strict=True)
+    )
+
+
+def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
+    elo = f"{format_elo(rating.elo.mean)} Elo"
+    if rating.rank is None:
+        return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
+    group = [other for other in ratings.ranked if other.group == rating.group]
+    among = f"; {ratings.group_count} groups of agents have no games between them" if ratings.group_count > 1 else ""
+    return f"{elo}, rank {rating.rank} of {len(group)} under {rules} rules{among}"
 
 
 def _describe_speed(rows: Sequence[RunRow]) -> str:
-    """Games a second of the runs whose records say how long they took; all of their agents share this time."""
-    timed = [row for row in rows if row.record.seconds and not row.record.training]
-    seconds = sum(row.record.seconds for row in timed)
-    if not seconds:
-        return ""
-    rate = sum(row.games for row in timed) / seconds
-    pace = f"{rate:,.0f}" if rate >= SMALL_RATE else f"{rate:.2g}"
-    return f"; {pace} games a second, its opponents' time included"
+    """Games a second of the runs that say how long they took; all of their agents share this time."""
+    pace = compute_pace((row.record, row.games) for row in rows if not row.record.training)
+    return "" if pace is None else f"; {format_games_a_second(pace)} games a second, its opponents' time included"
 
 
 def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
@@ -157,19 +156,35 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
         text_column("sample game", samples),
     ]
     title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike, with 0 given first"
+    left_out = _count_games_with_imposed_openings(opened, agent, rules)
+    if left_out:
+        title += f"; {format_count_with_noun(left_out, 'game')} with imposed openings left out"
     return Table(title, [each for each in columns if each.texts])
 
 
-def _build_opponents_table(head_to_head: HeadToHead, agent: str) -> Table:
-    """The results as one agent sees them, a row an opponent, the most games first."""
+def _count_games_with_imposed_openings(opened: OpenArchive, agent: str, rules: str) -> int:
+    """The number of games of an agent whose first plies nobody chose."""
+    records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
+    imposed = [record for record in records if record.spec["opening_plies"]]
+    results = load_results_by_run(opened.archive, imposed)
+    return sum(result.games for found in results.values() for result in found if agent in (result.first, result.second))
+
+
+def _build_opponents_table(head_to_head: HeadToHead, agent: str, labels: Collection[str]) -> Table:
+    """The results as one agent sees them, a row an opponent, the most games first; of several codes, of each.
+
+    ``labels`` are those of all agents of these runs.
+    """
     seen = sorted(
         (_put_agent_first(agent, each, head_to_head) for each in head_to_head.results), key=lambda each: -each.games
     )
-    opponents = [each.second for each in seen]
+    names, opponents = [each.first for each in seen], [each.second for each in seen]
     counts = [format_count(each.games) for each in seen]
-    games = [urls.games_url(agent=agent, opponent=opponent, rules=head_to_head.rules) for opponent in opponents]
+    known = [find_label(opponent, labels) or opponent for opponent in opponents]
+    games = [urls.games_url(agent=agent, opponent=label, rules=head_to_head.rules) for label in known]
     columns = [
-        link_column("opponent", opponents, [urls.agent_url(each, head_to_head.rules) for each in opponents]),
+        link_column("opponent", opponents, [urls.agent_url(label, head_to_head.rules) for label in known]),
+        *([text_column("agent", names)] if len(set(names)) > 1 else []),
         link_column("games", counts, games, right_aligned=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
@@ -177,11 +192,11 @@ def _build_opponents_table(head_to_head: HeadToHead, agent: str) -> Table:
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
-    if result.first == agent:
+    if find_label(result.first, [agent]):
         return result
-    tally = result.tally.with_agents_swapped
-    clusters = head_to_head.shared.build_meeting_clusters(agent, result.first, tally) if head_to_head.shared else None
-    return replace(result, first=agent, second=result.first, tally=tally, clusters=clusters)
+    first, second, tally = result.second, result.first, result.tally.with_agents_swapped
+    clusters = head_to_head.shared.build_meeting_clusters(first, second, tally) if head_to_head.shared else None
+    return replace(result, first=first, second=second, tally=tally, clusters=clusters)
 
 
 def _build_regret_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:
@@ -197,8 +212,6 @@ def _build_regret_table(opened: OpenArchive, game_filter: GameFilter) -> Table |
 
 
 MAX_OPENINGS = 10
-UNJUDGED_NOTICE = "No decision of this agent is judged: `qarena annotate` does that."
-SMALL_RATE = 10  # games a second, below which they are not whole numbers
 CURVE_TABLE = "curve"
 MAX_ROWS = 200
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from analytics.questions.columns import Table
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.report.style import Figure
 
 
@@ -29,5 +29,5 @@ class ArchivePage:
     title: str
     lead: str = ""
     links: Mapping[str, str] = field(default_factory=dict)  # addresses by name, the most useful one first
-    parts: Sequence[Table | Figure | ReportSection | str] = ()  # a text is a notice
+    parts: Sequence[Table | Figure | Result | str] = ()  # a text is a notice
     pieces: bool = False  # whether pieces are drawn in it

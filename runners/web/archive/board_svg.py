@@ -7,9 +7,9 @@ from itertools import pairwise
 from xml.sax.saxutils import escape
 
 from analytics.report.pieces import piece_symbols
+from quarto.game import Game
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE, SIDE, Line
-from runners.play.game import Game
 
 CELL_SIZE, MARGIN, HEADING_HEIGHT, BOARDS_PER_ROW = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
 EMPTY_COLOUR, LAST_COLOUR = "#f6f4ef", "#ffe9a8"  # of cells

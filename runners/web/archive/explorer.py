@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import polars as pl
-
-from analytics.questions.columns import Cell, Table, opening_columns, text_column
-from analytics.questions.openings import OpeningsQuery, OpeningsResult, parse_openings_query, run_openings_query
+from analytics.questions.columns import Cell, Table, format_count_with_noun, opening_columns, text_column
+from analytics.questions.openings import (
+    ChoiceResult,
+    OpeningsQuery,
+    OpeningsResult,
+    parse_openings_query,
+    run_openings_query,
+    sum_choices,
+)
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from analytics.tables.derived.definitions import POSITIONS_TABLE, has_turns_of_ply
-from analytics.tables.derived.positions import list_canonical_turns
 from quarto.errors import ArenaError, FailureError, RequestError
-from quarto.notation import format_cell, format_piece, parse_piece
+from quarto.notation import parse_piece
 from quarto.position import Position
-from quarto.rules import NONE, Rules
+from quarto.rules import NONE
 from runners.web.archive import urls
 
 MAX_REPLAYED_GAMES = 2_000_000  # games that are counted here without an index: a second or two
@@ -26,26 +30,18 @@ DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 BRIEF_COLUMNS = 4  # columns after the decision, where there is little room
 
 
-class DecisionResult(NamedTuple):
-    """The results of a decision, for the player that made it."""
-
-    games: int
-    share: float
-    score: float  # a draw counts half
-
-
 class ExplorerResult(NamedTuple):
     """The decisions that were made in a position."""
 
     explored: OpeningsResult | None
-    results: Mapping[str, DecisionResult]  # by cell or piece, equivalent ones too
+    results: Sequence[ChoiceResult]  # of cells or pieces, one of each group of equivalent ones
     missing: str = ""  # why there is nothing to show
     damaged: bool = False  # because of a damaged file
 
 
 def build_empty_result(reason: str) -> ExplorerResult:
     """No decisions, and why."""
-    return ExplorerResult(None, {}, reason)
+    return ExplorerResult(None, (), reason)
 
 
 def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
@@ -56,7 +52,7 @@ def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResul
         explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown whatever the archive is like
         return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
-    return ExplorerResult(explored, _compute_results(explored))
+    return ExplorerResult(explored, sum_choices(explored))
 
 
 def _check_unindexed_games(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
@@ -73,37 +69,6 @@ def _check_unindexed_games(opened: OpenArchive, records: list[RunRecord], positi
             f"{opened.archive.format_command('archive index')}, with --plies {ply + 1} beyond the opening, or choose a "
             "run"
         )
-
-
-def _compute_results(result: OpeningsResult) -> dict[str, DecisionResult]:
-    """The results of each cell or piece: those of the equivalent decision that has a row."""
-    if result.by == "turn":
-        return {}
-    column = "gift" if result.by == "gift" else "cell"
-    games = pl.col("games")
-    by_name = result.rows.group_by(column).agg(games.sum(), pl.sum("share"), score=games.dot("score") / games.sum())
-    of_rows = {
-        name: DecisionResult(*results) for name, *results in by_name.select(column, "games", "share", "score").rows()
-    }
-    return {
-        each: of_rows[least]
-        for each, least in _find_representatives(result.position, result.rules, column)
-        if least in of_rows
-    }
-
-
-def _find_representatives(position: Position, rules: Rules, column: str) -> list[tuple[str, str]]:
-    """Each cell or piece, and the one that stands for all equivalent ones."""
-    same, own, text = (
-        (["board"], "own_hand", format_piece) if column == "gift" else (["board", "cell"], "own_cell", format_cell)
-    )
-    named = (
-        list_canonical_turns(position, rules)
-        .with_columns(least=pl.col(own).min().over(same))
-        .select(own, "least")
-        .unique()
-    )
-    return [(text(each), text(least)) for each, least in named.iter_rows()]
 
 
 def build_decisions_table(result: OpeningsResult, url_after: Callable[[str], str], brief: bool = False) -> Table:
@@ -123,12 +88,13 @@ def build_decisions_table(result: OpeningsResult, url_after: Callable[[str], str
         results = results[:BRIEF_COLUMNS]
     else:
         plies = result.position.occupied.bit_count() + (result.by != "gift")
-        games = rows.select("run_id", "game_id").rows()
+        samples = rows.select("run_id", "game_id").rows()
         decided.append(
-            text_column("sample game", [urls.build_game_cell(run_id, game_id, plies) for run_id, game_id in games])
+            text_column("sample game", [urls.build_game_cell(run_id, game_id, plies) for run_id, game_id in samples])
         )
     more = f", the {MAX_ROWS} most frequent of {result.rows.height:,}" if result.rows.height > MAX_ROWS else ""
-    caption = f"{result.by.capitalize()}s in {result.games:,} games{more}; in %, for {DECIDERS[result.by]}"
+    games = format_count_with_noun(result.games, "game")
+    caption = f"{result.by.capitalize()}s in {games}{more}; in %, for {DECIDERS[result.by]}"
     return Table(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 

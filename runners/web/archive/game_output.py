@@ -8,30 +8,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from analytics import format_archive_option, open_archive
-from analytics.questions.columns import ResultColumn, format_game_name, number_column, text_column
-from analytics.store.archive import Archive, unknown_run_error
-from quarto.batch import LINE
-from quarto.errors import RequestError
-from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
-from quarto.rules import NONE, SIDE
-from runners.exact.solutions import VALUE_NAMES, format_json_line
-from runners.play.game import Game, describe_line, format_cells
-from runners.terminal import console
-from runners.terminal.console import format_count
-from runners.terminal.files import is_printed, write_file
-from runners.web.archive import games
-from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
-from runners.web.archive.games import (
+from analytics import open_archive
+from analytics.questions import logged_games
+from analytics.questions.columns import (
+    ResultColumn,
+    format_count_with_noun,
+    format_expected_value,
+    format_game_name,
+    format_seconds,
+    number_column,
+    text_column,
+)
+from analytics.questions.logged_games import (
     GIFT,
     PLACEMENT,
     ArchivedGame,
     Decision,
     Judgements,
-    LoggedEvaluations,
     describe_winner,
     load_logged_game,
 )
+from analytics.questions.selection import GameFilter
+from analytics.store.archive import Archive, unknown_run_error
+from quarto.batch import LINE
+from quarto.errors import RequestError
+from quarto.game import Game, describe_line, format_cells
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
+from quarto.rules import NONE, SIDE
+from runners.exact.solutions import VALUE_NAMES, format_json_line
+from runners.terminal import console
+from runners.terminal.files import is_printed, write_file
+from runners.web.archive import games
+from runners.web.archive.board_svg import render_animated_game_svg, render_boards_svg
+from runners.web.archive.games import LoggedEvaluations
 
 BOARD_WIDTH = 2 + 2 * SIDE
 BOARD_GAP = 4  # columns between two boards
@@ -91,13 +100,13 @@ def output_game(
     run_id, game_id = parse_game_reference(Archive.open(root), reference, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
-        judged = games.read_judgements(opened, run_id, game_id)
+        judged = logged_games.read_judgements(opened, run_id, game_id)
         evaluations = games.read_evaluations(opened, run_id, game_id)
     if json_file is not None:
         write_file(json_file, f"{format_json_line(game_to_dict(game, judged, evaluations))}\n".encode())
     title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
     if svg_file is not None:
-        boards_after = game.replay()
+        boards_after = replay_game(game)
         drawn = (
             render_animated_game_svg(boards_after[-1], game.agents, title)
             if animate
@@ -120,10 +129,10 @@ def output_game(
     console.print_line(_describe_ending(game))
     for line in _describe_players_mistakes(game, judged):
         console.print_line(line)
-    if not games.is_fully_judged(game, judged):
-        some = f"{len(judged)} of {games.count_free_decisions(game)} decisions are judged"
-        command = f"qarena annotate --run {run_id}{format_archive_option(root)}"
-        console.print_note(f"{some}: '{command}' judges all of the run")
+    if not logged_games.is_fully_judged(game, judged):
+        some = f"{len(judged)} of {logged_games.count_free_decisions(game)} decisions are judged"
+        command = console.format_annotate_command(root, GameFilter(f"game_id = {game.game_id}", (run_id,)))
+        console.print_note(f"{some}; this judges the rest, and the games in the same file: {command}")
 
 
 def _describe_players(game: ArchivedGame) -> str:
@@ -136,9 +145,14 @@ def _describe_players(game: ArchivedGame) -> str:
 # Boards.
 
 
+def replay_game(game: ArchivedGame) -> list[Game]:
+    """The game after each ply."""
+    return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
+
+
 def render_boards(game: ArchivedGame, width: int) -> list[str]:
     """The board after each ply, as many side by side as fit."""
-    drawn = [_render_board(each) for each in game.replay()]
+    drawn = [_render_board(each) for each in replay_game(game)]
     across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
     return [
         (" " * BOARD_GAP).join(part.ljust(BOARD_WIDTH) for part in parts).rstrip()
@@ -164,7 +178,7 @@ def _render_board(game: Game) -> list[str]:
 
 def _build_ply_columns(game: ArchivedGame, judgements: Judgements) -> list[ResultColumn]:
     """A row a ply: the gift, the placement and, where they are judged, their values."""
-    decisions = games.list_decisions(game, judgements)
+    decisions = logged_games.list_decisions(game, judgements)
     gifts = [each for each in decisions if each.kind == GIFT]
     placements = [each for each in decisions if each.kind == PLACEMENT]
     return [
@@ -192,10 +206,10 @@ def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations
     by_ply = [evaluations.get(ply) for ply in range(len(game.plies))] if evaluations else []
     if not by_ply:
         return []
-    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in by_ply]
+    values = ["" if each is None or each.value is None else format_expected_value(each.value) for each in by_ply]
     return [
         ResultColumn("evaluation", values),
-        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in by_ply]),
+        ResultColumn("s", ["" if each is None else format_seconds(each.seconds) for each in by_ply]),
     ]
 
 
@@ -226,12 +240,12 @@ def _describe_ending(game: ArchivedGame) -> str:
 def _describe_players_mistakes(game: ArchivedGame, judgements: Judgements) -> list[str]:
     """A line on the losses of each player, if anything is judged."""
     lost: list[list[int]] = [[], []]
-    for each in games.list_decisions(game, judgements):
+    for each in logged_games.list_decisions(game, judgements):
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [
-        f"{agent} (seat {seat}) lost {format_count(sum(regrets), 'half-point')} in "
-        f"{format_count(len(regrets), 'mistake')}."
+        f"{agent} (seat {seat}) lost {format_count_with_noun(sum(regrets), 'half-point')} in "
+        f"{format_count_with_noun(len(regrets), 'mistake')}."
         for seat, (agent, regrets) in enumerate(zip(game.agents, lost, strict=True))
         if judgements
     ]

@@ -1,21 +1,19 @@
-"""Games of an archive: lists that meet filters, and one game with its values and its boards."""
+"""Lists of games of an archive that meet filters, and the evaluations of one game."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import polars as pl
 
 from analytics.questions.columns import Table, link_column, number_column, text_column
-from analytics.questions.selection import GameFilter, find_game_files, read_file_rows, read_plies
+from analytics.questions.logged_games import describe_winner
+from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.records import RunRecord
-from quarto.errors import FailureError, NotFoundError, RequestError
-from quarto.notation import format_cell, format_piece
+from quarto.errors import FailureError, RequestError
 from quarto.rules import NONE
-from runners.play.game import Game
 from runners.web.archive import urls
 from runners.web.archive.runs import RunRow, find_run_record, select_runs
 
@@ -74,7 +72,7 @@ def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[l
     for row in runs:
         try:
             opened.retry_if_file_missing(partial(opened.files.list_sound_files, "games", row.run_id))
-            frames.append(opened.games(row.run_id))
+            frames.append(opened.scan("games", row.run_id))
         except FailureError as error:
             damaged.append(str(error))
     return frames, tuple(damaged)
@@ -111,101 +109,14 @@ def _build_games_table(page: pl.DataFrame) -> Table:
     return Table("Games", columns)
 
 
-def describe_winner(winner: int, agents: Sequence[str]) -> str:
-    """The winner's label, or that it was a draw."""
-    return "draw" if winner == NONE else agents[winner]
-
-
-class ArchivedGame(NamedTuple):
-    """One logged game."""
-
-    record: RunRecord
-    game_id: int
-    agents: tuple[str, str]  # by seat
-    winner: int
-    ending: str
-    opening: int  # plies that were imposed
-    plies: tuple[tuple[int, int], ...]  # piece, cell
-
-    def replay(self) -> list[Game]:
-        """The game after each ply."""
-        return [Game(self.record.rules, self.plies[: ply + 1]) for ply in range(len(self.plies))]
-
-
-def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
-    """A game of a run. Raises ``NotFoundError`` if it is not in the archive."""
-    record = find_run_record(opened, run_id)
-    game = (
-        opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
-        if 0 <= game_id < 1 << 63
-        else pl.DataFrame()
-    )
-    if game.is_empty():
-        raise NotFoundError(f"run {run_id} has no game {game_id} in this archive")
-    found, plies = game.row(0, named=True), read_plies(opened, [(run_id, game_id)])
-    return ArchivedGame(
-        record,
-        game_id,
-        (found["agent_0"], found["agent_1"]),
-        found["winner"],
-        found["ending"],
-        found["opening"],
-        tuple(plies.get((run_id, game_id), ())),
-    )
-
-
-def _read_game_row(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
-    columns = ("agent_0", "agent_1", "winner", "ending", "opening")
-    files = find_game_files(opened, "games", run_id, [game_id])
-    return read_file_rows(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
-
-
 def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
     """The ids of the games before and after a game in its run."""
-    ids = opened.games(run_id).select(
+    ids = opened.scan("games", run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
         after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),
     )
     before, after = ids.collect().row(0)
     return before, after
-
-
-GIFT, PLACEMENT = "gift", "placement"
-
-
-class ValueChange(NamedTuple):
-    """A decision against perfect play."""
-
-    before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
-    after: int
-
-    @property
-    def regret(self) -> int:
-        """Half-points given up."""
-        return self.before - self.after
-
-
-Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
-
-
-class Decision(NamedTuple):
-    """A gift or a placement of a game."""
-
-    ply: int
-    kind: str
-    seat: int
-    agent: str
-    choice: str  # the piece or the cell
-    imposed: bool
-    judgement: ValueChange | None  # None: not judged
-
-
-def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
-    """The judgements of a game that are in the archive."""
-    found = opened.sql(
-        "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
-    )
-    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
 
 
 class LoggedEvaluation(NamedTuple):
@@ -225,37 +136,3 @@ def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEv
         "SELECT ply, value, visits, seconds FROM evaluations WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
     return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in found.iter_rows()}
-
-
-def is_fully_judged(game: ArchivedGame, judgements: Judgements) -> bool:
-    """Whether every decision of a game that was free is judged."""
-    return all(key in judgements for key in _list_free_decisions(game))
-
-
-def count_free_decisions(game: ArchivedGame) -> int:
-    """The number of decisions of a game that were free: imposed plies are none."""
-    return sum(1 for _ in _list_free_decisions(game))
-
-
-def _list_free_decisions(game: ArchivedGame) -> Iterator[tuple[int, str]]:
-    for ply in range(game.opening, len(game.plies)):
-        if not game.record.rules.mover_chooses:
-            yield ply, GIFT
-        yield ply, PLACEMENT
-
-
-def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]:
-    """All decisions of a game in the order of play."""
-    found = []
-    for ply, (piece, cell) in enumerate(game.plies):
-        imposed, mover = ply < game.opening, (ply + 1) % 2
-        if not game.record.rules.mover_chooses:
-            giver = 1 - mover
-            gift = judgements.get((ply, GIFT))
-            found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
-            choice = format_cell(cell)
-        else:
-            choice = f"{format_piece(piece)}@{format_cell(cell)}"
-        placed = judgements.get((ply, PLACEMENT))
-        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
-    return found

@@ -15,6 +15,7 @@ from analytics.questions.columns import (
     format_count,
     format_duration,
     format_percent,
+    format_plies,
     link_column,
     number_column,
     pairing_columns,
@@ -52,8 +53,8 @@ class RunRow(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The labels."""
-        return tuple(dict.fromkeys(self.record.labels))
+        """The labels, first the one whose score is shown."""
+        return self.record.agents
 
     @property
     def games_text(self) -> str:
@@ -222,7 +223,7 @@ def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -
         link_column("second", [each.second for each in shown], [urls.agent_url(each.second, rules) for each in shown]),
         link_column("games", [format_count(each.games) for each in shown], games, right_aligned=True),
         *pairing_columns(pairings_frame(shown))[3:],
-        ResultColumn("plies a game", [f"{each.mean_plies:.2f}" for each in shown]),
+        number_column("plies a game", [each.mean_plies for each in shown], format_plies),
     ]
     some = "" if len(results) <= MAX_PAIRINGS else f" (the first {MAX_PAIRINGS} of {len(results):,})"
     return Table(f"Results of the first agent{some}, in %", columns)

@@ -6,13 +6,21 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import ResultColumn, Table, link_column, number_column, text_column
+from analytics.questions.columns import (
+    ResultColumn,
+    Table,
+    format_count_with_noun,
+    link_column,
+    number_column,
+    text_column,
+)
+from analytics.questions.pairings import find_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.page import PAGE_SUBJECTS, find_subject
 from analytics.report.report_data import ReportData
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.exact.solutions import VALUE_NAMES
@@ -36,7 +44,7 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
         **{each.name: urls.results_url(each.slug, run=run_id) for each in PAGE_SUBJECTS},
     }
     parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
-    return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
+    return ArchivePage(f"Run `{run_id}`", f"{format_count_with_noun(row.games, 'game')} by {rules} rules", ways, parts)
 
 
 def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
@@ -50,7 +58,7 @@ def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
 class SectionView(NamedTuple):
     """A section, and the games that it is about."""
 
-    section: ReportSection
+    section: Result
     games: int
     runs: int
     agents: int  # of which at most ``report_data.MAX_AGENTS`` are shown
@@ -81,7 +89,8 @@ def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> Repor
     if not there:
         raise RequestError("these runs have no games yet")
     where = run_condition_sql(record.run_id for record, _ in there)
-    return ReportData(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+    chosen = Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there))
+    return ReportData(chosen, frozenset(record.run_id for record, _ in there))  # trainings are there if asked for
 
 
 def _list_labels(records: Iterable[RunRecord]) -> set[str]:
@@ -94,8 +103,10 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
     own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
+    known = [find_label(cell.text, labels) for cell in first.cells]
     cells = [
-        replace(cell, link=urls.agent_url(cell.text, own)) if cell.text in labels else cell for cell in first.cells
+        replace(cell, link=urls.agent_url(label, own)) if label else cell
+        for cell, label in zip(first.cells, known, strict=True)
     ]
     return replace(table, columns=[first._replace(texts=cells), *others])
 

@@ -17,13 +17,13 @@ from typing import Any
 import polars as pl
 
 from agents.base.agent import TurnTimeoutError
-from analytics.questions.columns import Cell, ResultColumn, Table
+from analytics.questions.columns import Cell, ResultColumn, Table, format_significant
 from analytics.questions.sql.connection import ScratchFolder
+from analytics.questions.text_tables import format_table_cell
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position
 from runners.hosting.subprocess_client import MAX_BYTES, Subprocess, SubprocessDiedError
-from runners.terminal.tables import format_table_cell
 from runners.web.archive import urls
 from runners.web.archive.snapshots import BusyError
 
@@ -202,7 +202,7 @@ def _format_number(name: str, value: float | Decimal) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     decimal = float(value)
-    return f"{decimal:,.1f}" if abs(decimal) >= 1000 else f"{decimal:.4g}"
+    return f"{decimal:,.1f}" if abs(decimal) >= 1000 else format_significant(decimal)
 
 
 def _build_link(name: str, value: Any, row: dict[str, Any]) -> str:

@@ -14,9 +14,12 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent,
+    format_quantity,
+    format_quantity_heading,
     interval_column,
     link_column,
     number_column,
+    scale_quantity,
     text_column,
 )
 from analytics.questions.pairings import PairingResult, load_job_results
@@ -132,16 +135,16 @@ def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table
     rows = [(job, each) for job, pairings in job_results for each in pairings or nothing]
     shown = rows[:MAX_ROWS]
     jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
-    scores = [each.score if each else None for each in pairings]
+    scores, objective = [each.score if each else None for each in pairings], _find_objective(job_results)
     pages = [urls.run_url(job.run_id) if job.run_id else "" for job in jobs]
-    values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
+    values = [MISSING if job.value is None else format_quantity(objective or "", job.value) for job in jobs]
     columns = [
         link_column("job", [str(job.job) for job in jobs], pages),
         *(text_column(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
         *(
             []
             if _is_judged_by_score(job_results)
-            else [ResultColumn(_find_objective(job_results) or "objective", values)]
+            else [ResultColumn(format_quantity_heading(objective or "objective"), values)]
         ),
         text_column("first agent", [each.first if each else job.status for job, each in shown]),
         text_column("second agent", [each.second if each else MISSING for each in pairings]),
@@ -187,6 +190,7 @@ def _build_points_and_value_name(settings: Sequence[str], job_results: JobResult
     It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
     """
     objective, by_score = _find_objective(job_results), _is_judged_by_score(job_results)
+    name = SCORE if by_score else format_quantity_heading(objective or "value")
     rows: list[dict[str, Any]] = []
     for job, pairings in job_results:
         point: dict[str, Any] = _parse_settings(job.overrides, settings)
@@ -194,10 +198,10 @@ def _build_points_and_value_name(settings: Sequence[str], job_results: JobResult
             score = pairings[0].score
             rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
         elif not by_score and job.value is not None:
-            rows.append({**point, objective or "value": job.value})
+            rows.append({**point, name: scale_quantity(objective or "", job.value)})
     # All rows are looked at for the type of a column: a setting may be a number in a hundred jobs and then a text. A
     # number that no type holds is left out, where ``strict`` would raise.
-    return pl.DataFrame(rows, strict=False, infer_schema_length=None), SCORE if by_score else objective or "value"
+    return pl.DataFrame(rows, strict=False, infer_schema_length=None), name
 
 
 def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:

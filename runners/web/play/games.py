@@ -15,14 +15,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from analytics.store.archive import Archive
 from analytics.store.schema import MAX_PAIRS
-from analytics.tables.derived.indexing import index_runs
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
+from quarto.game import Game, Participants, describe_ending, describe_turn
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import apply_decision
-from runners.play.game import Game, Participants, describe_ending, describe_turn
 from runners.play.hints import find_hint
 from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_human_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules
@@ -191,8 +189,6 @@ class WebGame:
         try:
             self.log_entry = self.prepared.logbook.log_game(game, self.prepared.number, seconds, self.aids)
             self.log_error = ""
-            # Questions about positions need the index of all games.
-            index_runs(Archive.open(self.prepared.logbook.root), [self.log_entry[0]])
         except ArenaError as error:
             self.log_error = str(error)
 

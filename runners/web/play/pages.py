@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from analytics.store.ranges import first_game_id
 from quarto.errors import RequestError
+from quarto.game import Game, NextDecision, list_attribute_words
 from quarto.notation import format_cell, format_game, format_piece, parse_piece
 from quarto.rules import CELLS, NONE, PIECES
 from runners.arena.spec import format_label
 from runners.config.agent_policies import describe_untrained_agents
-from runners.play.game import Game, NextDecision, list_attribute_words
 from runners.play.hints import Hint
 from runners.play.levels import LEVELS
 from runners.play.session import format_aids, format_plies_query

@@ -278,7 +278,10 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     archive, kept = made(tmp_path / "archive", Rules(), opening=2, pairs=10)
     started = sum(1 for _, game in kept if game["plies"])
     with open_archive(indexed(archive).root) as opened:
-        with pytest.raises(RequestError, match=f"no decision was free, but {started} were imposed: --imposed"):
+        with pytest.raises(
+            RequestError,
+            match=f"but {started} were imposed: decisions are free from positions with 2 pieces on, and --imposed",
+        ):
             explore_position(opened)
         assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "turn", imposed=True)).games == started
         _, game = kept[0]

@@ -25,7 +25,8 @@ from analytics.questions.pairings import (
     shared_openings_sql,
     shared_seeds_frame,
 )
-from analytics.questions.ratings import Ratings, Tallies, fit_ratings
+from analytics.questions.rating_bootstrap import Tallies
+from analytics.questions.ratings import Ratings, fit_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.lazy_rows import ArrowStream

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from analytics import open_archive
+from analytics.questions.ranking import A_PERSON, FEW_GAMES, MIN_RANKED_GAMES, WON_ALL
 from analytics.questions.ratings import ELO_PER_UNIT, Ratings, compute_ratings, fit_ratings
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
@@ -179,6 +180,36 @@ def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
     assert found.to_frame()["agent"].to_list() == ["b", "c", "a", "y", "x"]
 
 
+def test_ranks_are_of_agents_with_enough_games_against_agents_and_a_bound_in_each_group() -> None:
+    tallies = expected_tallies({"a": 0.0, "b": 0.4, "c": 0.2}, 0, -1, 100) | expected_tallies(
+        {"x": 0, "y": 1}, 0, -1, MIN_RANKED_GAMES // 2
+    )
+    tallies["a", "few"] = pairs_of((20, 5, 20), (20, 5, 20))
+    tallies["a", "human:z"] = pairs_of((60, 0, 9), (60, 0, 9))
+    tallies["b", "star"] = pairs_of((90, 0, 0), (90, 0, 0))
+    tallies["few", "human:z"] = pairs_of((20, 5, 20), (20, 5, 20))
+    found = fit_ratings(tallies, samples=0)
+    ranked = [(each.agent, each.group, each.rank) for each in found.ranked]
+    assert ranked == [("b", 0, 1), ("c", 0, 2), ("a", 0, 3), ("y", 1, 1), ("x", 1, 2)]
+    unranked = {each.agent: each.unranked for each in found.ratings if each.rank is None}
+    assert unranked == {"star": (WON_ALL,), "human:z": (A_PERSON,), "few": (FEW_GAMES,)}
+    assert sorted(found.best_first[5:]) == ["few", "human:z", "star"]
+    assert found.to_frame()["rank"].null_count() == 3
+    fewer = fit_ratings(expected_tallies({"x": 0, "y": 1}, 0, -1, MIN_RANKED_GAMES // 2 - 1), samples=0)
+    assert not fewer.ranked
+
+
+def test_of_two_that_won_everything_their_own_games_tell_who_is_above() -> None:
+    tallies = {(best, other): pairs_of((0, 0, 50), (0, 0, 50)) for best in ("p", "q") for other in ("a", "b", "c")}
+    tallies |= expected_tallies({"a": 0.0, "b": 0.4, "c": 0.2}, 0, -1, 300)
+    tallies["p", "q"] = pairs_of((85, 10, 5), (85, 10, 5))
+    found = fit_ratings(tallies, samples=40)
+    place = {rating.agent: i for i, rating in enumerate(found.ratings)}
+    assert elos(found)["p"] == elos(found)["q"] == math.inf
+    assert (place["q"], place["p"]) == (0, 1)
+    assert found.superiority[0, 1] == 1
+
+
 def test_who_wins_everything_has_no_bound() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
     without = elos(fit_ratings(tallies, anchor="a", samples=0))
@@ -188,6 +219,7 @@ def test_who_wins_everything_has_no_bound() -> None:
     assert {rating.agent for rating in found.ratings if not rating.bounded} == {"star", "dud"}
     assert [rating.agent for rating in found.ratings] == ["star", "b", "a", "dud"]
     assert found.ratings[0].elo == (math.inf, math.inf, math.inf)
+    assert {type(end) for rating in found.ratings for end in rating.elo} == {float}
     assert found.ratings[3].elo == (-math.inf, -math.inf, -math.inf)
     assert {agent: elo for agent, elo in elos(found).items() if agent in without} == without
 

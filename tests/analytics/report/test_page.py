@@ -17,12 +17,12 @@ from msgspec import structs
 from analytics import open_archive
 from analytics.questions.columns import Cell, ResultColumn, Table, text_column
 from analytics.questions.ratings import compute_ratings, fit_ratings
-from analytics.report import style
+from analytics.report import report_data, style
 from analytics.report.page import SUBJECTS, render_report
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.rendering import render_template
 from analytics.report.report_data import select_report_data
-from analytics.report.section import ReportSection
+from analytics.report.result import Result
 from analytics.report.sections import learning, strength
 from analytics.report.style import AGENT_COLOURS, Figure
 from quarto.errors import FailureError
@@ -80,7 +80,7 @@ class Page(HTMLParser):
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """The bootstrap takes longer than all the rest."""
-    monkeypatch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
+    monkeypatch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def content(root: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
+        patch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
         return made(root, title="<i>All</i> & more")
 
 
@@ -158,9 +158,10 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
         assert ['class="number itself"' in cell for cell in matrix] == [place == column for column in range(len(rows))]
         assert matrix[place].endswith('title="itself">')
     with open_archive(root) as opened:
-        together = strength.build_crosstable_section(select_report_data(opened)).table
-    assert together is not None
-    assert "never met" in {cell.hint for row in together.cells for cell in row}
+        of_random = f"run_id = '{RUNS[0].record.run_id}' AND 'random' IN (agent_0, agent_1)"
+        star = strength.build_crosstable_section(select_report_data(opened, of_random)).table
+    assert star is not None
+    assert "never met" in {cell.hint for row in star.cells for cell in row}
 
 
 @pytest.mark.usefixtures("quick_pictures")
@@ -169,28 +170,26 @@ def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp
     training = RUNS[1].record.run_id
     archive.update_run(training, lambda known: known and structs.replace(known, training=True))
     with open_archive(archive.root) as opened:
-        parts = select_report_data(opened).split_by_rules()
+        parts = select_report_data(opened).parts_by_rules
         assert [part.rules for part in parts] == [["classic"], ["own_piece"]]
-        assert [part.rules for part in select_report_data(opened).split_by_rules([training])][-1] == ["square"]
+        assert [part.rules for part in select_report_data(opened, None, [training]).parts_by_rules][-1] == ["square"]
         for part in parts:
-            found = strength.fit_report_ratings(part)
-            assert found is not None
-            assert found.ratings == compute_ratings(opened, rules=part.rules[0], samples=10).ratings
+            assert part.rate_agents().ratings == compute_ratings(opened, rules=part.rules[0], samples=10).ratings
     assert "leave out the games of trainings (1 run). --run takes them in" in made(Path(archive.root))
 
 
-def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -> None:
+def test_results_have_a_legend_and_panels_follow_the_ratings(content: str, root: Path) -> None:
     (section,) = re.findall(r'<section id="game-lengths">.*?</section>', content, re.DOTALL)
     assert re.findall(r'chip result-([a-z-]+)"', section) == ["won", "lost", "drawn", "random-play"]
     for light, _ in style.RESULT_COLOURS.values():
         assert f'fill="{light}"' in section
+    shown = [text.rpartition(", ")[::2] for text in Page(section).said_in("figcaption")]
     with open_archive(root) as opened:
-        ranked = select_report_data(opened).ranked_agents
-    shown = [re.sub(", (classic|square|own_piece)$", "", text) for text in Page(section).said_in("figcaption")]
-    places = [ranked.index(agent) for agent in shown]
-    rules = [text.rpartition(", ")[2] for text in Page(section).said_in("figcaption")]
-    assert list(zip(rules, places, strict=True)) == sorted(zip(rules, places, strict=True))
-    assert len({*rules}) == 3
+        for rules in ("classic", "own_piece", "square"):
+            panels = [agent for agent, of in shown if of == rules]
+            rated = [each.agent for each in compute_ratings(opened, rules=rules, samples=0).ratings]
+            assert panels[: len(rated)] == rated
+    assert [of for _, of in shown] == sorted(of for _, of in shown)
 
 
 def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
@@ -255,7 +254,7 @@ def test_every_agent_has_its_colour_everywhere(content: str) -> None:
 @pytest.mark.usefixtures("quick_pictures")
 def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.report.test_page"""
-    monkeypatch.setattr(strength, "fit_ratings", fit_ratings)
+    monkeypatch.setattr(report_data, "fit_ratings", fit_ratings)
     assert sample_texts() == SNAPSHOT.read_text(encoding="utf-8")
 
 
@@ -274,7 +273,7 @@ def test_damage_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_texts_are_escaped_and_charts_are_not() -> None:
-    section = ReportSection(
+    section = Result(
         "<&",
         Table(
             "<c>",
@@ -288,9 +287,11 @@ def test_texts_are_escaped_and_charts_are_not() -> None:
     )
     section.figures[0].__dict__["svg"] = "<svg></svg>"  # as if it was drawn
     values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1, "trainings": 0}
+    values["names"] = ["<n>"]
     page = render_template("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
     assert "<title>&lt;t&gt;</title>" in page
     assert "<p>&lt;s&gt;</p>" in page
+    assert '<p class="note">Names: &lt;n&gt;.</p>' in page
     assert '<section id="a-b"><h2>a&#34;b</h2>' in page
     assert '<p class="note">&lt;&amp;</p>' in page
     assert 'aria-label="&lt;c&gt;"><table class="data properties"><caption><span>&lt;c&gt;</span></caption>' in page

@@ -13,11 +13,13 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.questions.columns import format_interval, format_percent
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
-from analytics.report import style
-from analytics.report.page import build_subject_sections, render_sections_svg
+from analytics.report import report_data, style
+from analytics.report.page import build_subject_sections
 from analytics.report.report_data import MAX_AGENTS, select_report_data
+from analytics.report.result import render_results_svg
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import Archive
@@ -53,7 +55,7 @@ def opened(archive: Archive) -> OpenArchive:
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bootstrap takes longer than all the rest; ``analytics.questions.ratings`` has tests of its own."""
-    monkeypatch.setattr(strength, "fit_ratings", partial(fit_ratings, samples=10))
+    monkeypatch.setattr(report_data, "fit_ratings", partial(fit_ratings, samples=10))
 
 
 def result_of(row: Row, agent_seat: int) -> int:
@@ -198,15 +200,19 @@ def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     chosen = select_report_data(opened)
-    fit = fit_ratings(dict(sorted(chosen.head_to_head.items())), samples=10)
-    fitted = strength.fit_report_ratings(chosen)
-    assert fitted is not None
-    frame = strength.ratings_frame(fitted)
-    assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
-    assert frame["group"].to_list() == [0, 0, 0, 1, 1]
-    sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
-    assert frame["above_next"].to_list() == sure
-    assert strength.fit_report_ratings(select_report_data(opened, "agent_0 = agent_1")) is None
+    for part in chosen.parts_by_rules:
+        fit = fit_ratings(dict(sorted(part.head_to_head.items())), samples=10)
+        frame = strength.ratings_frame(part.rate_agents(), part.agents)
+        assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
+        following = zip(fit.ratings, fit.ratings[1:], strict=False)
+        sure = [
+            fit.superiority[row, row + 1] if one.group == two.group else None
+            for row, (one, two) in enumerate(following)
+        ]
+        assert frame["above_next"].to_list() == [*sure, None]
+    assert "different rules" in strength.build_ratings_section(chosen).missing
+    alone = select_report_data(opened, "agent_0 = agent_1").parts_by_rules[0]
+    assert "no games between different agents" in strength.build_ratings_section(alone).missing
 
 
 def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
@@ -219,14 +225,17 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
         chosen = select_report_data(opened)
-        best = [each.agent for each in fit_ratings(chosen.head_to_head, samples=0).ratings][:MAX_AGENTS]
+        best = fit_ratings(chosen.head_to_head, samples=0).best_first[:MAX_AGENTS]
         assert chosen.agents == tuple(sorted(best))
         assert (
             len({chosen.find_colour_number(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
         )
+        section = lengths.build_lengths_section(chosen)  # the choice comes after the computation
+        assert {*section.frame["agent"]} == {*labels, "everybody"}
+        assert len(section.figures) == MAX_AGENTS
         assert (
             {*strength.build_shown_crosstable(chosen).agents}
-            == {*lengths.lengths_frame(chosen)["agent"]}
+            == {*chosen.select_shown(lengths.lengths_frame(chosen))["agent"]}
             == {*chosen.agents}
         )
 
@@ -267,6 +276,13 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
     assert frame.filter(policy="rising").rows() == [
         ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
     ]
+    ends = learning.learning_frame(found).filter(policy="rising").select("value", "low", "high").rows()
+    assert all(low < value < high for value, low, high in ends)  # the interval that the note promises
+    table = learning.build_learning_section(select_report_data(full, "winner = 1")).tables[-1]
+    assert [column.heading for column in table.columns] == ["policy", "series", "step", "value", "95 % interval"]
+    assert [row[3:] for row in table.rows if row[0] == "rising"] == [
+        (format_percent(value), format_interval(low, high)) for value, low, high in ends
+    ]
     assert {*frame.filter(policy="bred").rows()} == {
         ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
     }
@@ -297,7 +313,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 @pytest.mark.parametrize("slug", SAID)
 def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
-    picture = render_sections_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
+    picture = render_results_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
     for said in SAID[slug]:
         assert f">{said}</text>" in picture
     assert "NaN" not in picture
@@ -311,7 +327,7 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:
-        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", render_sections_svg(build_subject_sections(opened, "ratings")))
+        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", render_results_svg(build_subject_sections(opened, "ratings")))
         assert label in "".join(texts)
         assert "…" not in "".join(texts)
 
@@ -334,7 +350,7 @@ def test_where_there_is_no_picture_an_error_says_why(
     opened: OpenArchive, slug: str, where: str | None, complaint: str
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
-        render_sections_svg(build_subject_sections(opened, slug, where))
+        render_results_svg(build_subject_sections(opened, slug, where))
 
 
 def test_a_notebook_shows_a_section(full: OpenArchive) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import Archive
+from analytics.store.marker import build_memory_path
 from tests.another_user import another_user, visible_folder
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
@@ -39,6 +43,25 @@ def notes_of(root: Path, caplog: pytest.LogCaptureFixture) -> int:
 
 def test_a_received_archive_is_noted_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [notes_of(root, caplog) for _ in range(3)] == [1, 0, 0]
+
+
+def test_the_note_names_the_command_with_the_archive_as_typed(
+    root: Path, caplog: pytest.LogCaptureFixture, qarena: Qarena
+) -> None:
+    place = root.rename(root.with_name("a received one"))
+    question = ("sql", "SELECT count(*) FROM runs", "--archive", place.name)
+    assert qarena(*question).code == 0
+    (command,) = re.findall(r"run 'qarena (.*)' \(said once\)", " ".join(caplog.messages))
+    build_memory_path(place).unlink()  # nothing is known again
+    assert qarena(*shlex.split(command)).code == 0
+    caplog.clear()
+    assert qarena(*question).code == 0
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("typed", [str(SAMPLE), os.path.relpath(SAMPLE)])
+def test_the_sample_of_the_project_is_known(typed: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert notes_of(Path(typed), caplog) == 0
 
 
 def test_ones_own_archive_is_not_noted_but_another_one_in_its_place_is(

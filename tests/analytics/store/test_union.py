@@ -209,9 +209,9 @@ class TwoArchives(RuleBasedStateMachine):
         with open_archive(archive.root, check=False) as opened:
             counts = opened.sql("SELECT count(*), count(DISTINCT game_id), (SELECT sum(plies) FROM games) FROM games")
             assert counts.row(0) == (games, games, sum(found.plies for found in tallies.values()) if games else None)
-            assert opened.games().collect().height == games
-            assert opened.plies().collect().height == opened.sql("SELECT count(*) FROM plies").item()
-            assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.plies().collect().height or None)
+            assert opened.scan("games").collect().height == games
+            assert opened.scan("plies").collect().height == opened.sql("SELECT count(*) FROM plies").item()
+            assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.scan("plies").collect().height or None)
         # A larger file of a writer with an old listing hides the index of its parts until that is made again.
         problems = [problem.what for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.what]
         if not self.is_forged:

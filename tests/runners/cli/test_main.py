@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,6 @@ from quarto.errors import FailureError, RequestError
 from quarto.sources import CompilationProgress
 from runners.cli import options
 from runners.cli.main import CompilingNotice
-from runners.config.application import SUGGESTED_QUERIES
 from tests.another_user import another_user, visible_folder
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -60,21 +60,19 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
     assert "95 % interval" in found.out
     assert "forfeits" not in found.out
     assert re.search(r"120 games in [\d.]+ s, [\d,]+ games a second .*in some games holds 120 games", found.out)
-    questions = re.findall(r'^  qarena sql --archive \'some games\' "(.*)"$', found.out, re.MULTILINE)
-    (run_id,) = re.findall(r"; run ([0-9a-f]{12}) in some games", found.out)
-    assert questions == [question.format(f"run_id = '{run_id}'") for question in SUGGESTED_QUERIES]
-    qarena("run", "random", "dumb", "games=40", "rules=own_piece", "archive.root=some games")
-    for question, asked in zip(questions, ("agent_0", "games", "games"), strict=True):
-        answer = qarena("sql", "--archive", "some games", question, "--format", "csv")
-        assert (answer.code, answer.err) == (0, "")
-        rows = [line.split(",") for line in answer.out.splitlines()]
-        if asked == "games":
-            assert sum(int(row[rows[0].index(asked)]) for row in rows[1:]) == 120
-        if "cell" in rows[0]:
-            assert all(re.fullmatch("[a-d][1-4]", row[0]) for row in rows[1:])
+    (question,) = re.findall(r"^Ask the archive: qarena (.*)$", found.out, re.MULTILINE)
+    answer = qarena(*shlex.split(question), "--format", "csv")
+    assert (answer.code, answer.err) == (0, "")
+    rows = [line.split(",") for line in answer.out.splitlines()]
+    assert sum(int(row[rows[0].index("games")]) for row in rows[1:]) == 120
     again = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
     assert "Nothing to play: run" in again.out
-    assert {path.name for path in tmp_path.iterdir()} == {"some games", "outputs"}
+    more = qarena("run", "agents=[random,dumb,semi_random]", "games=42", "seed=7", "archive.root=some games")
+    other = qarena("run", "random", "dumb", "games=40", "rules=own_piece", "archive.root=some games")
+    for later in (again, more, other):  # it is known by now
+        assert (later.code, "Ask the archive" in later.out) == (0, False)
+    assert "Ask the archive: " in qarena("run", "random", "dumb", "games=40", "archive.root=others").out
+    assert {path.name for path in tmp_path.iterdir()} == {"some games", "others", "outputs"}
 
 
 def test_the_share_won_in_a_seat_is_one_of_the_games_in_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
+from analytics.questions.frame_formats import format_text_table
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
-from analytics.report.sections import strength
+from analytics.report import report_data
 from analytics.store.archive import Archive
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
@@ -27,7 +28,6 @@ from analytics.tables.derived.indexing import index_chunk as index_range
 from analytics.tables.derived.range_table import Chunk, select_best_ranges
 from runners.arena import indexing
 from runners.arena.indexing import update_whole_index
-from runners.terminal.tables import format_text_table
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -161,7 +161,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(
     qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        strength, "fit_ratings", partial(fit_ratings, samples=10)
+        report_data, "fit_ratings", partial(fit_ratings, samples=10)
     )  # the bootstrap takes longer than all the rest
     before = snapshot(root)
     typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
@@ -317,7 +317,7 @@ def test_what_needs_an_index_makes_it_and_a_damaged_one_says_what_to_do(qarena: 
     damaged.write_bytes(damaged.read_bytes()[:-1])
     found = qarena("openings", "--archive", str(few))
     assert found.code == 1
-    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
+    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify --archive {few}'\n")
     verified = qarena("archive", "verify", "--archive", str(few))
     assert f"{damaged.name}: " in verified.out + verified.err
     assert "remove it and run 'qarena archive index'" in verified.out + verified.err

@@ -140,10 +140,10 @@ def test_the_same_command_adds_trials_to_the_study_of_its_settings(qarena: Qaren
     more = qarena(*SPACE, "hydra.sweeper.n_trials=1")
     assert (more.code, len(table_of(more))) == (0, 1), more.err
     scores = [float(row[-1]) for row in table_of(first) + table_of(more)]
-    assert best_of(more).endswith(f"(score {max(scores):.4f})")
+    assert best_of(more).endswith(f"(score, %: {max(scores):.2f})")
     other = qarena(*SPACE, "hydra.sweeper.n_trials=1", "objective=regret", "objective.from_pieces=8")
     (row,) = table_of(other)
-    assert best_of(other).endswith(f"(regret {float(row[-1]):.4f})")
+    assert best_of(other).endswith(f"(regret: {float(row[-1]):.4f})")
     assert {path.name for path in tmp_path.iterdir()} == {"data", "multirun", "study.db"}
     assert len({row["study_name"] for row in studies(tmp_path)}) == 2
 

@@ -55,7 +55,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     assert {tuple(row[3:6]) for row in table} == {("semi_random", "random", "20")}
     heading = next(line for line in found.out.splitlines() if line.startswith("┃"))
     titles = ["job", "rules", "opening_plies", "first", "second", "games", "win", "95 % interval", "draw", "loss"]
-    assert [title.strip() for title in heading.split("┃")[1:-1]] == [*titles, "score"]
+    assert [title.strip() for title in heading.split("┃")[1:-1]] == [*titles, "score, %"]
 
     (question,) = re.findall(r'^  qarena sql "(.*)"$', found.out, re.MULTILINE)
     with open_archive(tmp_path / "data/archive") as archive:
@@ -67,7 +67,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     assert {(rules, str(plies)) for _, rules, plies, games in runs.rows() if games == 20} == set(JOBS)
     for row, (wins, draws, losses) in zip(table, asked.select("wins", "draws", "losses").rows(), strict=True):
         assert [float(row[i]) for i in (6, 8, 9)] == [5 * count for count in (wins, draws, losses)]
-        assert float(row[10]) == pytest.approx((wins + draws / 2) / 20, abs=1e-4)
+        assert float(row[10]) == pytest.approx(100 * (wins + draws / 2) / 20, abs=0.01)
     assert verify_archive(Archive.open(tmp_path / "data/archive")).problems == []
 
 

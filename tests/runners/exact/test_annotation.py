@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from analytics import open_archive
@@ -27,6 +29,7 @@ from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced
 from analytics.tables.verification.archive import verify_archive
 from quarto.position import position_from_plies
 from quarto.rules import NONE, Rules
+from runners.web.archive.agents_and_policies import build_agent_page
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_solver import Solved, solve_position, turns_of
@@ -218,10 +221,10 @@ def test_the_commands_judge_and_show_what_is_given_up(
         monkeypatch.setattr(f"runners.exact.annotation.{limit}", 0.0)
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
-    assert f"run 'qarena annotate --archive {root} --choices' first (without --choices" in nothing.refusal
+    assert nothing.refusal.endswith(f"this judges them: qarena annotate --archive {root}\n")
     (run_id,) = Archive.open(root).list_run_ids()
     of_run = qarena("mistakes", "--run", run_id, *where)
-    assert f"run 'qarena annotate --run {run_id} --archive {root} --choices' first" in of_run.refusal
+    assert of_run.refusal.endswith(f"this judges them: qarena annotate --run {run_id} --archive {root}\n")
     found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
     assert found.code == 0
     assert re.fullmatch(r"24 games take about \d+ min more \(you can stop .*\)\n", found.err)
@@ -232,7 +235,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     assert qarena("annotate", *where).out.startswith("Nothing to judge")
     without = qarena("mistakes", *where)
     assert "? of " in without.out.partition("Worst mistakes")[2]
-    assert f"'qarena annotate --archive {root} --choices' counts them" in without.err
+    assert f"; this counts them: qarena annotate --archive {root} --choices\n" in without.err
     again = qarena("annotate", *where, "--choices", "--memory", "1MiB")
     assert "; --run RUN judges the games of one run" in again.err
     shown = qarena("mistakes", *where)
@@ -258,6 +261,31 @@ def test_the_commands_judge_and_show_what_is_given_up(
         answer = qarena("solve", text, "--json", "-", "--no-turns", "--memory", "1MiB").out
         assert f'"value": {int(value == "win")}' in answer
     assert "is not in archive" in qarena("annotate", "--run", "000000000000", *where).err
+
+
+def test_the_command_that_is_proposed_judges_what_was_asked_for(qarena: Qarena, tmp_path: Path) -> None:
+    """By the command, by the page of the agent, and by a game."""
+    agents = ("random", "dumb", "semi_random")
+    for number, first in enumerate(agents):
+        second = agents[number - 1]
+        play(tmp_path / "games", f"agents=[{first},{second}]", "games=8", f"opening_plies={OPENING}", "threads=1")
+    where = ("--archive", "games")
+    asked = ("mistakes", "--agent", "dumb", "--rules", "classic", *where)
+    proposed = qarena(*asked).refusal.strip().partition("this judges them: qarena ")[2]
+    with open_archive(Path("games")) as opened:
+        page = build_agent_page(opened, "dumb", "classic")
+    assert any(f"`qarena {proposed}` does that" in part for part in page.parts if isinstance(part, str))
+    assert " of 16 games judged in " in qarena(*shlex.split(proposed), "--memory", "1MiB").out
+    assert qarena(*asked).code == 0
+    with open_archive(Path("games")) as opened:
+        judged = opened.sql("SELECT DISTINCT run_id FROM decisions")["run_id"]
+        rest = opened.sql("SELECT run_id, game_id FROM games ORDER BY ALL").filter(~pl.col("run_id").is_in([*judged]))
+    assert len(judged) == 2
+    run_id, game_id = rest.row(-1)
+    shown = qarena("show", run_id, str(game_id), *where)
+    proposed = shown.err.partition("the games in the same file: qarena ")[2]
+    assert " of 8 games judged in " in qarena(*shlex.split(proposed), "--memory", "1MiB").out
+    assert "judges the rest" not in qarena("show", run_id, str(game_id), *where).err
 
 
 def files(root: Path) -> list[Path]:

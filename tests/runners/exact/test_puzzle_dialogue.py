@@ -9,11 +9,11 @@ import pytest
 
 from analytics.exact.puzzles import COLUMNS, Puzzle, load_shipped_puzzles
 from quarto.errors import NotFoundError
+from quarto.game import game_from_position
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from runners.config.yaml_options import load_rules
 from runners.exact.puzzle_dialogue import describe_theme, run_puzzles
-from runners.play.game import game_from_position
 from tests.naive_solver import Solved, turns_of
 from tests.runners.conftest import Qarena
 from tests.runners.play.people import Notes

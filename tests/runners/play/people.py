@@ -9,12 +9,12 @@ from functools import cache, partial
 
 from agents.base.agent import Agent
 from analytics.store.records import run_id_to_stream_key
+from quarto.game import Game, NextDecision
 from quarto.notation import format_cell, format_piece
 from quarto.rules import Rules
 from runners.config.agents import agent_from_label
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
-from runners.play.game import Game, NextDecision
 from runners.play.game_series import find_login_name
 from runners.play.screens import Screen
 from runners.play.session import AgentOpponent, Session, build_human_run_spec

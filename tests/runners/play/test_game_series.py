@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import shlex
@@ -16,10 +17,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analytics import open_archive
 from analytics.exact.game_review import GameReview
 from analytics.store.archive import Archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import ENDINGS
+from quarto.errors import FailureError
 from quarto.notation import format_game
 from quarto.rules import CLASSIC
 from runners.arena import code_fingerprints
@@ -94,6 +97,36 @@ def test_a_game_is_played_logged_and_found_again(
     (record,) = Archive.open(tmp_path / "games").load_runs()
     assert (record.status, record.games, record.rules.name) == ("complete", 2, preset)
     assert shlex.split(record.command) == ["qarena", "play", *options]
+
+
+def test_a_logged_game_is_indexed_at_once_wherever_positions_are_asked_for(
+    play: Play, qarena: Qarena, tmp_path: Path
+) -> None:
+    """As games of the browser are."""
+    lines = ["d4 F", "resign"]
+    for _ in range(2):
+        assert play(lines, "dumb", "--seat", "1", "--name", "ada", "--archive", "games").code == 0
+    with open_archive(tmp_path / "games") as opened:
+        games = opened.scan("positions").collect().get_column("games")
+        assert games.sum() == opened.sql("SELECT sum(games) FROM positions").item() > 0
+    asked = qarena("sql", "SELECT sum(games) AS games FROM positions", "--archive", "games", "--format", "json")
+    assert json.loads(asked.out) == [{"games": games.sum()}]
+    assert "Nothing to index" in qarena("archive", "index", "--archive", "games").out
+
+
+def test_a_game_that_cannot_be_indexed_is_logged_all_the_same(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise FailureError("the disk is full")
+
+    monkeypatch.setattr("analytics.tables.derived.indexing.index_runs", fail)
+    found = play(["d4 F", "resign"], "dumb", "--seat", "1", "--archive", "games")
+    assert (found.code, "Logged as game 0 of run" in found.out) == (0, True)
+    assert caplog.messages == [
+        "the game is logged, and it is not indexed (the disk is full): run 'qarena archive index --archive games'"
+    ]
+    check(tmp_path / "games", 1)
 
 
 def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:

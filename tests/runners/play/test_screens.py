@@ -10,11 +10,11 @@ import pytest
 from rich.console import ConsoleDimensions
 
 from quarto.errors import RequestError
+from quarto.game import Game, Participants, describe_ending, list_attribute_words
 from quarto.notation import format_piece, parse_game
 from quarto.rules import CLASSIC, NONE
 from runners.arena.spec import AgentSpec
 from runners.play import plain_boards
-from runners.play.game import Game, Participants, describe_ending, list_attribute_words
 from runners.play.screens import (
     PIECE_COLOUR,
     PictureScreen,

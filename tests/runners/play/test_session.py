@@ -11,13 +11,13 @@ import pytest
 from agents.base.agent import Agent
 from quarto.batch import ENDINGS, FORFEIT_RESIGNED
 from quarto.errors import RequestError
+from quarto.game import Game, NextDecision, Ply
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.bench.warm_up import choose_rules_name
 from runners.config.yaml_options import list_options
 from runners.play.dialogue import Dialogue, apply_decision
-from runners.play.game import Game, NextDecision, Ply
 from runners.play.session import Session
 from tests import naive
 from tests.marks import seldom

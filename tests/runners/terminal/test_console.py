@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analytics.questions import columns
+from analytics.questions import columns, frame_formats, text_tables
 from analytics.questions.columns import MISSING, ResultColumn, text_column
 from analytics.questions.pairings import PairingResult, build_crosstable
 from analytics.statistics.tally import Tally
@@ -92,14 +92,14 @@ def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], m
     wide = [ResultColumn("naïve", ["a", "日本"], right_aligned=False), ResultColumn("", ["1", "22"])]
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
-            monkeypatch.setattr(console, "_can_render_plain", lambda *_, ours=ours: ours)
+            monkeypatch.setattr(text_tables, "_can_render_plain", lambda *_, ours=ours: ours)
             console.print_tables([console.build_table(wide, title)])
         ours_and_theirs = capsys.readouterr().out.splitlines()
         half = len(ours_and_theirs) // 2
         if "longer" not in title:
             assert ours_and_theirs[:half] == ours_and_theirs[half:]
     monkeypatch.undo()
-    assert not console._can_render_plain(console.build_output_console(), console.build_table(wide, title))
+    assert not text_tables._can_render_plain(console.build_output_console(), console.build_table(wide, title))
 
 
 def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str
     assert found.err == seen + "\n"
     assert not set(found.out) & set("\x1b\x07\x9b\r\u202e")
     assert "Zoë 人" in found.out
-    assert tables.format_csv(frame).decode().startswith(f"{seen}\n")
+    assert frame_formats.format_csv(frame).decode().startswith(f"{seen}\n")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_command_can_be_pasted_in_a_shell_and_read(word: str, shown: str) -> N
 
 def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
     frame = pl.DataFrame({"list": [[1, 2]], "struct": [{"a": 1}], "bytes": [b"\x01"], "none": [math.nan]})
-    assert tables.format_csv(frame).decode().splitlines()[1].startswith('"[1, 2]","{""a"": 1}","""01"""')
+    assert frame_formats.format_csv(frame).decode().splitlines()[1].startswith('"[1, 2]","{""a"": 1}","""01"""')
     tables.output_frame(frame, files.build_table_output("json", tmp_path / "answer"))
     written = json.loads((tmp_path / "answer").read_text())
     assert written == [{"list": [1, 2], "struct": {"a": 1}, "bytes": "01", "none": None}]

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.questions.columns import MISSING
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.pairings import PairingResult, build_crosstable
 from analytics.questions.ratings import compute_ratings
@@ -194,7 +195,9 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert list(rows) == ["other", "star", "a", "b", "dud"]
     assert rows["star"][2:5] == ["∞", "no bound", "18"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
-    assert [row[:2] for row in lines_of(alone)] == [["1", "x"], ["2", "y"]]
+    assert [row[:2] for row in lines_of(alone)] == [[MISSING, "x"], [MISSING, "y"]]
+    few = "Without a rank, fewer than 100 games against other agents: other, star, a, b, dud, x, y."
+    assert few in text.splitlines()
     print_crosstable(build_crosstable(found))
     said = capsys.readouterr().out
     assert "2 groups of agents have no games between them: compare scores within a group only." in said

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, write_export
+from analytics.questions.frame_formats import format_text_table
+from analytics.questions.text_tables import build_rich_table, render_plain_table, to_table
 from quarto.errors import RequestError
-from runners.terminal import console
-from runners.terminal.console import build_rich_table
 from runners.terminal.files import TableOutput, build_table_output
-from runners.terminal.tables import format_text_table, output_frame, print_first_rows, to_table
+from runners.terminal.tables import output_frame, print_first_rows
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 
@@ -79,7 +79,7 @@ def test_a_table_in_a_file_is_drawn_as_rich_draws_it() -> None:
 def test_many_rows_are_drawn_quickly() -> None:
     table = to_table(pl.DataFrame({"i": range(20_000), "text": ["some text"] * 20_000}))
     before = time.process_time()
-    assert sum(1 for _ in console.render_plain_table(table)) == 20_004
+    assert sum(1 for _ in render_plain_table(table)) == 20_004
     assert time.process_time() - before < 1.5
 
 

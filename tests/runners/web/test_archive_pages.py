@@ -17,7 +17,10 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
+from analytics.questions.columns import format_elo
 from analytics.questions.openings import explore_position as asked_openings
+from analytics.questions.ranking import RANKING_RULE
+from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
@@ -28,6 +31,7 @@ from runners.web.archive.sql_pool import QuestionLimits, SqlProcessPool
 from runners.web.archive_pages import ArchiveService
 from runners.web.sql_page import QuestionService
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
+from tests.analytics.uneven_games import write_uneven_archive
 from tests.paths import SAMPLE
 from tests.runners.web.visiting import PATIENCE, plain, visitor
 
@@ -199,6 +203,25 @@ def test_the_first_page_shows_the_latest_runs_and_the_best_agents(reader: Visito
     assert "Latest runs" in page
     assert re.search(r"Best agents, classic rules semi_random [\d.]+ Elo rule_based", page)
     assert "Playing now" not in page
+
+
+def test_the_best_agents_of_the_first_page_are_those_with_a_rank(tmp_path: Path) -> None:
+    write_uneven_archive(tmp_path / "games")
+    with open_archive(tmp_path / "games") as opened:
+        best = compute_ratings(opened, rules="classic").ranked[:5]
+    with visitor(tmp_path / "games") as ada:
+        page = plain(ada.ready("/").text)
+    listed = " ".join(f"{each.agent} {format_elo(each.elo.mean)} Elo" for each in best)
+    assert f"Best agents, classic rules {listed} {RANKING_RULE[0].upper()}{RANKING_RULE[1:]}." in page
+
+
+def test_without_an_agent_of_a_rank_the_first_page_says_so(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "games", create=True)
+    archive.write_run(record(status="complete"))
+    store(archive, RUN_ID, [random_block(1, 0)])
+    with visitor(tmp_path / "games") as ada:
+        page = plain(ada.ready("/").text)
+    assert f"Best agents, classic rules No agent has a rank yet: {RANKING_RULE}." in page
 
 
 def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(

@@ -47,7 +47,7 @@ def flip(path: Path, at: float = 0.5) -> None:
 
 
 def complaint_about(path: Path) -> str:
-    return f"{path} is missing or damaged: run 'qarena archive verify'"
+    return f"{path} is missing or damaged: run 'qarena archive verify --archive {path.parents[2]}'"
 
 
 def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
@@ -66,7 +66,7 @@ def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
                 opened.sql(question)
             assert str(caught.value) == complaint
         with pytest.raises(FailureError) as caught:
-            getattr(opened, view)()
+            opened.scan(view)
         assert str(caught.value) == complaint
         with pytest.raises(RequestError, match="Parser Error"):
             opened.sql(f"selec FROM {view}")
@@ -139,7 +139,7 @@ def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Ar
         for reader, question, before in zip(readers, questions, expected, strict=True):
             assert reader.sql(question).equals(before)
         assert explore_position(late.fork()).equals(decided)
-        assert late.seats().collect().height == 2 * 48
+        assert late.scan("seats").collect().height == 2 * 48
         assert sum(len(part.game_id) for _, part in chosen.read_blocks()) == chosen.games
 
 
@@ -218,7 +218,7 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, at: floa
             with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
                 opened.sql(question.format(table))
             with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
-                getattr(opened, table)()
+                opened.scan(table)
     with OpenArchive(archive.root, check=False) as opened:
         assert opened.archive.count_games(RUN_ID) == 48  # what needs no rows is answered
 

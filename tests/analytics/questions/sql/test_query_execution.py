@@ -269,7 +269,7 @@ def test_archives_that_nobody_closes_leave_neither_descriptors_nor_folders(share
 
 def test_a_frame_of_an_archive_with_an_odd_name_outlives_it(shared: Archive, tmp_path: Path) -> None:
     shutil.copytree(shared.root, tmp_path / "a[rb]?")
-    assert open_archive(tmp_path / "a[rb]?").games().collect().height == 48
+    assert open_archive(tmp_path / "a[rb]?").scan("games").collect().height == 48
 
 
 def test_a_fork_leaves_the_folder_of_its_parent(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_an_archive_is_read_under_any_name(shared: Archive, tmp_path: Path, name
         shutil.copytree(shared.root, each)
     with open_archive(root) as opened:
         assert opened.sql("SELECT count(*) FROM games").item() == 48
-        assert opened.games().collect().height == 48
+        assert opened.scan("games").collect().height == 48
         assert opened.sql("SELECT count(DISTINCT run_id) FROM plies").item() == 1
 
 

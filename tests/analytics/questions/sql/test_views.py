@@ -159,7 +159,7 @@ def test_a_condition_may_use_macros(opened: OpenArchive) -> None:
         "game_id IN (SELECT game_id FROM plies WHERE ply = 0 AND cell_class(cell) = 'centre' AND shared(piece, 0) > 1)"
     )
     found = select_games(opened, where)
-    rows = opened.plies().filter(ply=0).collect()
+    rows = opened.scan("plies").filter(ply=0).collect()
     expected = {
         game for game, piece, cell in rows.select("game_id", "piece", "cell").iter_rows()
         if CLASSES[cell] == "centre" and piece.bit_count() < 3
@@ -246,7 +246,7 @@ def test_decisions_and_boards_join_positions_by_their_key(archive: Archive) -> N
         of_positions = opened.sql("""
             SELECT count(*) FROM decisions SEMI JOIN positions USING (rules, occupied, board)""").item()
         assert joined == of_positions == decisions > 0
-        assert opened.decisions().select("board", "agent").collect().height == decisions
+        assert opened.scan("decisions").select("board", "agent").collect().height == decisions
 
 
 def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ def test_replayed_rows_borrow_no_memory_of_numpy(shared: Archive, monkeypatch: p
 def test_ordered_openings_are_those_of_all_games_that_are_long_enough(opened: OpenArchive) -> None:
     found = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
     assert set(found["opening"].str.count_matches("@")) == {3}
-    rows = opened.plies().filter(pl.col("ply") < 3).sort("game_id", "ply").collect()
+    rows = opened.scan("plies").filter(pl.col("ply") < 3).sort("game_id", "ply").collect()
     counts = opened.sql("SELECT count(*) FROM ordered_openings(1)").item()
     for wrong in ("0", "9", "NULL"):
         with pytest.raises(RequestError, match=r"ordered_openings\(k\): k is 1 to 8"):

@@ -132,7 +132,7 @@ def asked(archive: Archive, check: bool) -> None:
             try:
                 opened.sql(f"SELECT count(*) FROM {view}")
                 if not check:
-                    opened.scan_view(view).collect()
+                    opened.scan(view).collect()
             except ArenaError as error:
                 found.append(error)
         opened.policy("mine").collect()

@@ -13,9 +13,9 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.tables.derived.boards import ORDERED_OPENINGS, ORDERED_PLIES, derive_ordered_openings, replay_plies
+from quarto.game import list_attribute_words
 from quarto.notation import format_cell
 from quarto.symmetry import build_symmetries
-from runners.play.game import list_attribute_words
 from tests import naive
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of, store
 from tests.naive import PRESETS
@@ -40,7 +40,7 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
     archive.write_run(run)
     store(archive, run.run_id, [random_block(5, pairing, pairs=6, rules=rules) for pairing in range(3)])
     with OpenArchive(tmp_path) as opened:
-        rows, games = opened.sql("FROM boards").rows(named=True), games_in(opened.plies().collect())
+        rows, games = opened.sql("FROM boards").rows(named=True), games_in(opened.scan("plies").collect())
     for row in rows:
         game, ply = games[row["game_id"]], row["ply"]
         board = [naive.NONE] * 16

@@ -224,7 +224,7 @@ def ask_for_positions(archive: Archive) -> str:
         with pytest.raises(NotIndexedError) as raised:
             opened.sql("SELECT count(*) FROM positions")
         with pytest.raises(NotIndexedError, match=re.escape(str(raised.value))):
-            opened.positions()
+            opened.scan("positions")
     return str(raised.value)
 
 

@@ -84,10 +84,12 @@ def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple
     for folder in ("thread", "cluster"):
         (tmp_path / folder).mkdir()
     in_folder(tmp_path, *RUN, "threads=1")  # compiles, which prints a note
+    in_folder(tmp_path / "thread", *RUN, "threads=1", "games=1000")
     expected = in_folder(tmp_path / "thread", *RUN, "threads=1")
     in_folder(tmp_path / "cluster", *RUN, *on_ray, "games=1000")
     found = in_folder(tmp_path / "cluster", *RUN, *on_ray)  # which plays what is missing
-    assert without_times(found[0]) == without_times(expected[0]).replace("12,000 games in", "9,000 games in", 1)
+    assert without_times(found[0]) == without_times(expected[0])
+    assert "9,000 games in" in found[0]
     assert found[1] == expected[1] == ""
     assert_same_rows(rows(tmp_path / "cluster/games"), rows(tmp_path / "thread/games"))
     archive = Archive.open(tmp_path / "cluster/games")

@@ -135,7 +135,7 @@ def test_individuals_hold_the_seats_of_the_study_or_those_asked_for(
 ) -> None:
     trained = trainer(name, **SMALL | {"generations": 1, "opponents": ["random"], **changes}).train(context(tmp_path))
     with open_archive(tmp_path) as archive:
-        games = archive.games().filter(pl.col("run_id") == trained.run_ids[1]).collect()
+        games = archive.scan("games").filter(pl.col("run_id") == trained.run_ids[1]).collect()
     seats = (games["agent_0"].cast(pl.String) == "random").cast(pl.Int8)
     assert Counter(seats) == held
 

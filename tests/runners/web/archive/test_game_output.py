@@ -12,11 +12,11 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
-from analytics.questions.columns import format_game_name
+from analytics.questions.columns import format_expected_value, format_game_name
 from analytics.store.archive import Archive
+from quarto.game import Game
 from quarto.notation import format_game, parse_game
 from quarto.rules import CLASSIC
-from runners.play.game import Game
 from runners.web.archive.board_svg import FINISHED_COLOUR, LAST_COLOUR, render_animated_game_svg, render_stroke_path
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -152,7 +152,7 @@ def test_evaluations_are_in_columns_and_in_json(qarena: Qarena, tmp_path: Path) 
     logged = rows(games, f"FROM evaluations WHERE run_id = '{run}' AND game_id = 0 AND ply > 8 ORDER BY ply")
     out = qarena("show", run, "0", "--archive", str(games)).out
     assert "evaluation: the result that the mover expected of its turn" in out
-    values = ["" if each["value"] is None else f"{each['value']:+.2f}" for each in logged]
+    values = ["" if each["value"] is None else format_expected_value(each["value"]) for each in logged]
     table = [re.split(r"\s*[│|]\s*", line.strip()) for line in out.splitlines() if re.match(r"\s*[│|]\s+\d", line)]
     assert [row[-3] for row in table[9:]] == values
     assert any(values)
@@ -180,5 +180,5 @@ def test_a_game_is_named_by_a_part_of_its_run_or_with_an_option(qarena: Qarena, 
 def test_what_is_not_judged_is_named_with_the_command_that_judges_it(qarena: Qarena, root: Path) -> None:
     run = of_rules(root, "own_piece")
     found = qarena("show", run, "0", "--archive", str(root))
-    assert f"'qarena annotate --run {run} --archive {root}'" in found.err
+    assert f"qarena annotate --run {run} --where 'game_id = 0' --archive {root}\n" in found.err
     assert "lost" not in found.out

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
 import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.questions.columns import MISSING, Table, format_elo
+from analytics.questions.columns import MISSING, Table, format_percent, format_percent_short
 from analytics.questions.head_to_head import compute_head_to_head
+from analytics.questions.logged_games import GIFT, PLACEMENT, ValueChange, list_decisions, load_logged_game
 from analytics.questions.openings import OpeningsQuery
 from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import MAX_COMPARED, run_condition_sql
 from analytics.report import style
+from analytics.report.report_data import select_report_data
+from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
 from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
+from runners.web.analyse.view import build_frequency_badges
 from runners.web.archive import charts, runs, sweeps
 from runners.web.archive.agents_and_policies import (
     BOX_HEIGHT,
@@ -32,27 +39,21 @@ from runners.web.archive.agents_and_policies import (
     build_agent_page,
     build_lineage_figure,
     build_policies_table,
-    rank_agents,
+    rate_agents,
 )
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position
-from runners.web.archive.games import (
-    GIFT,
-    NO_GAMES,
-    PLACEMENT,
-    ValueChange,
-    list_decisions,
-    list_games,
-    load_logged_game,
-)
+from runners.web.archive.games import NO_GAMES, list_games
 from runners.web.archive.runs import list_filter_names, list_runs, select_runs
 from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
 from runners.web.archive.urls import build_url
+from tests.analytics import naive_games
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
+from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
@@ -101,6 +102,38 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert list_filter_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
     table = runs.build_runs_table(opened, rows, "Runs")
     assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
+
+
+def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qarena: Qarena) -> None:
+    """A person in the default seat is the first agent of the spec, and the second of the pairing."""
+    archive = Archive.open(tmp_path / "games", create=True)
+    first_agents = {}
+    for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
+        run = naive_games.record(naive_games.spec_of(pairings=[pairing], seed=seed), games=6)
+        assert run.labels == ("human:ada", "oracle")
+        archive.write_run(run)
+        naive_games.store(archive, run.run_id, [naive_games.random_block(seed, pairs=3)], run.pairings)
+        first_agents[run.run_id] = run.pairings[0][0]
+    with OpenArchive(archive.root) as opened:
+        rows = runs.sort_runs(opened, list_runs(opened), "first agent's score")
+        table = runs.build_runs_table(opened, rows, "Runs")
+        assert {row.run_id: row.agents[0] for row in rows} == first_agents
+        assert [next(part.text for part in cells[1].parts) for cells in table.cells] == [row.agents[0] for row in rows]
+        scores = dict(
+            opened.sql(
+                "SELECT run_id, sum(wins + draws / 2) / sum(results.games) FROM results JOIN runs "
+                "USING (run_id) WHERE agent = agents[1] GROUP BY ALL"
+            ).rows()
+        )
+        assert [cells[2].text for cells in table.cells] == [format_percent(scores[row.run_id]) for row in rows]
+        assert [*scores.values()] != [0.5, 0.5]
+        assert [scores[row.run_id] for row in rows] == sorted(scores.values(), reverse=True)
+        data = select_report_data(opened)
+        named = next(column for column in build_runs_section(data).tables[0].columns if column.heading == "agents")
+        assert [text.split(", ")[0] for text in named.texts] == [first_agents[run_id] for run_id in data.records]
+    text = qarena("archive", "ls", f"--archive={archive.root}", "--format", "json").out
+    listed = {row["run_id"]: row["agents"].split(", ")[0] for row in json.loads(text)}
+    assert listed == first_agents
 
 
 def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
@@ -196,18 +229,17 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
 def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
-        before = rank_agents(archive, "classic")
+        before = rate_agents(archive, "classic")
         archive.archive.update_run(IMPOSED, lambda known: known and structs.replace(known, training=True))
         archive.refresh()
-        found = rank_agents(archive, "classic")
-        rated = [
-            (each.agent, format_elo(each.elo.mean))
-            for each in compute_ratings(archive, rules="classic", samples=0).ratings
-        ]
+        found = rate_agents(archive, "classic")
+        rated = compute_ratings(archive, rules="classic").ratings
         without = GameFilter(trainings=False)
         assert [build_section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
-    assert [(each.agent, each.elo) for each in found] == rated
-    assert found != before
+    assert found is not None
+    assert before is not None
+    assert [(each.agent, each.elo.mean) for each in found.ratings] == [(each.agent, each.elo.mean) for each in rated]
+    assert found.ratings != before.ratings
 
 
 def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
@@ -215,6 +247,15 @@ def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None
     with OpenArchive(tmp_path) as archive:
         (notice, _) = [part for part in build_agent_page(archive, "random").parts if isinstance(part, str)]
         assert re.match("No openings to show: .*imposed", notice)
+    play(tmp_path, "agents=[random,semi_random]", "games=10", "seed=2", "threads=1")
+    with OpenArchive(tmp_path) as archive:  # the openings of 10 of 50 games are said to be no more than that
+        table = table_of(build_agent_page(archive, "random"), "Openings")
+        assert table.title.endswith("; 40 games with imposed openings left out")
+        free = 0
+        for games in (GameFilter(agent="random"), GameFilter(opponent="random")):
+            answer = explore_position(archive, OpeningsQuery(by="turn", games=games)).explored
+            free += answer.games if answer else 0
+        assert free == sum(int(row[3].text) for row in table.cells)
     play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
     with OpenArchive(tmp_path) as archive:
         table = table_of(build_agent_page(archive, "random", "own_piece"), "Openings")
@@ -223,11 +264,12 @@ def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None
 
 def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:
     start = explore_position(opened, OpeningsQuery())
-    assert len(start.results) == 16
-    assert {each.games for each in start.results.values()} == {13_000}
+    (every,) = start.results
+    assert (every.choice, len(every.alike), every.games, every.share) == ("0", 15, 13_000, 1)
     text = "0.../..../..../.... F"
     found = explore_position(opened, OpeningsQuery(text))
-    assert found.results["b1"] == found.results["a2"]
+    (b1,) = (result for result in found.results if result.choice == "b1")
+    assert "a2" in b1.alike
     assert found.explored is not None
     assert found.explored.rows["games"].sum() == found.explored.games
     table = build_decisions_table(found.explored, lambda word: f"/{word}")
@@ -242,6 +284,31 @@ def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened:
     assert explore_position(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
         explore_position(opened, OpeningsQuery("x"))
+
+
+@pytest.mark.parametrize("position", ["..../..../..../.... -", "0.../..../..../.... F", "01../..../..../.... F"])
+def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
+    opened: OpenArchive, position: str, qarena: Qarena
+) -> None:
+    """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
+    answer = explore_position(opened, OpeningsQuery(position))
+    assert answer.explored is not None
+    text = qarena("openings", position, f"--archive={SAMPLE}", "--format", "json").out
+    column = "gift" if answer.explored.by == "gift" else "cell"
+    listed = {row[column]: row["share"] for row in json.loads(text)}
+    assert sum(listed.values()) == pytest.approx(1)
+    table = build_decisions_table(answer.explored, str)
+    at = [each.heading for each in table.columns].index("share")
+    assert {row[0].text: row[at].text for row in table.cells} == {
+        choice: format_percent(share) for choice, share in listed.items()
+    }
+    badges = build_frequency_badges(answer.results)
+    counted = {choice: badge for choice, badge in badges.items() if not badge.text.startswith("= ")}
+    assert len(badges) == sum(answer.explored.rows["alike"])
+    assert {choice: badge.text.split()[0] for choice, badge in counted.items()} == {
+        choice: format_percent_short(share) for choice, share in listed.items()
+    }
+    assert {badge.text[2:] for badge in badges.values() if badge.text.startswith("= ")} <= {*counted}
 
 
 def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
@@ -292,6 +359,38 @@ def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
     (figure,) = (part for part in sweeps.build_sweep_page(opened, job.sweep_id).parts if isinstance(part, Figure))
     assert figure.title == "score, % by depth"
     assert ticks <= {*re.findall(">([^<>]+)<", figure.svg)}
+
+
+@pytest.mark.parametrize("most", [4, 64])  # units of a file: the shorter training ends between two, or within one
+def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_its_run(
+    tmp_path: Path, most: int
+) -> None:
+    archive = Archive.open(tmp_path / "games", create=True)
+    pairing = ("learner", "random")
+    run = naive_games.record(naive_games.spec_of(pairings=[pairing], learner=0), training=True)
+    archive.write_run(run)
+    blocks = [naive_games.random_block(1, pairs=10)]
+    naive_games.store(archive, run.run_id, blocks, run.pairings, most)
+    asked = (7, 8, 20)
+    for number, games in enumerate(asked):
+        settings = {"trainer.games": str(games)}
+        archive.write_sweep_job(SweepJob("trainings", number, settings, run.run_id, games=games, jobs=3))
+    with OpenArchive(archive.root) as opened:
+        table = table_of(sweeps.build_sweep_page(opened, "trainings"), "Jobs")
+        listed = opened.sql("SELECT job, games, (wins + draws / 2) / games AS score FROM sweeps ORDER BY job").rows()
+        played = opened.sql("SELECT pair_id, agent_0, winner FROM games").rows()
+    points = [
+        (pair, 0.5 if winner not in (0, 1) else float((agent == "learner") == (winner == 0)))
+        for pair, agent, winner in played
+    ]
+    assert [score for _, _, score in listed] == [
+        pytest.approx(mean(point for pair, point in points if pair < pairs)) for pairs in (4, 4, 10)
+    ]
+    assert [games for _, games, _ in listed] == [8, 8, 20]
+    shown = [[cell.text for cell in row] for row in table.cells]
+    headings = [column.heading for column in table.columns]
+    assert [row[headings.index("games")] for row in shown] == ["8", "8", "20"]
+    assert [row[headings.index("score, %")] for row in shown] == [format_percent(score) for _, _, score in listed]
 
 
 def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:

@@ -1,5 +1,7 @@
 """Labels of agents, ``name(parameter=value,…)``, and texts of overrides: each is read once, from left to right.
 
+``find_stored_label`` finds the label in an archive of an agent that is named in another spelling.
+
 Such texts come from command lines, from records and from links to a server. So their length and the depth of their
 brackets are checked before anything else looks at them, and no step takes longer than in proportion to the length.
 """
@@ -8,14 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
-
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
-from hydra.errors import HydraException
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from quarto.errors import RequestError
+
+if TYPE_CHECKING:
+    from analytics.store.records import RunRecord
 
 MAX_LABEL_CHARACTERS = 4_096  # labels in archives have at most 200; those that are typed may name every default
 MAX_OVERRIDE_CHARACTERS = 1 << 20  # a sweep may list thousands of values, and a tournament hundreds of agents
@@ -86,6 +87,8 @@ def split_parameters(text: str) -> list[str]:
 
 def quote(text: str) -> str:
     """Write a text as a value of Hydra's overrides, whose quotes, commas and ``${`` mean nothing to Hydra."""
+    from hydra.core.override_parser.types import Quote, QuotedString  # here and below: archives are read without Hydra
+
     return QuotedString(re.sub(r"(?<!\\)(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()
 
 
@@ -133,6 +136,9 @@ def parse_setting_value(what: str, setting: str) -> Any:
             return json.loads(text)
         except ValueError:
             pass  # most lists that are typed are no JSON, [a,b]
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
     try:  # the key may have letters that Hydra's grammar lacks
         parsed = OverridesParser.create().parse_override(f"value={quote_non_ascii_words(text)}")
     except HydraException as error:
@@ -154,3 +160,57 @@ def format_quoting_advice(setting: str, in_shell: bool) -> str:
     if in_shell:
         return f"a text with '=' or a comma needs double quotes inside the single ones, {key}='\"{text}\"'"
     return f"a text with '=' or a comma needs double quotes, {key}=\"{text}\""
+
+
+# Labels in archives.
+
+
+def find_stored_label(records: Iterable[RunRecord], text: str) -> str:
+    """Find the stored label of an agent that may be named with defaults, as in ``mcts(iterations=200)``.
+
+    A label leaves out the parameters that had their defaults when the run began; records hold the values of all. So the
+    agent is the one whose label shows nothing else than ``text`` and whose stored parameters are those in ``text``. A
+    text that describes no stored agent stays as it is.
+    """
+    agents = {str(agent["label"]): agent for record in records for agent in record.spec["agents"]}
+    if text in agents or "(" not in text:
+        return text
+    return next((label for label, agent in agents.items() if _is_described(text, agent)), text)
+
+
+def _is_described(text: str, agent: Mapping[str, Any]) -> bool:
+    """Whether a label describes an agent of a record."""
+    try:
+        name, settings = _parse_settings(text)
+        stored_name, shown = _parse_settings(str(agent["label"]))
+    except RequestError:  # a label of other code, or of a training
+        return False
+    given_name = settings.pop("name", None)
+    if given_name is not None:  # the label is a name of the user's own, and the yaml is not stored
+        if given_name != agent["label"]:
+            return False
+    elif name != stored_name or not shown.keys() <= settings.keys():
+        return False
+    stored = {**agent.get("limits", {}), **agent["params"]}
+    return all(
+        any(key in values and _is_same_value(value, values[key]) for values in (shown, stored))
+        for key, value in settings.items()
+    )
+
+
+def _parse_settings(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the values of a label; a label inside it stays a text."""
+    name, parameters = split_label(text, "agent")
+    return name, {
+        key: value if value.endswith(")") else parse_setting_value(f"agent {text!r}", f"{key}={value}")
+        for key, value in parameters
+    }
+
+
+def _is_same_value(given: Any, stored: Any) -> bool:
+    """Whether a value of a label is that of a parameter; parameters that are agents are stored as their records."""
+    if isinstance(stored, Mapping) and "label" in stored:
+        return given == stored["label"] or _is_described(str(given), stored)
+    if isinstance(given, bool) or isinstance(stored, bool):
+        return given is stored
+    return bool(given == stored)

@@ -10,10 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarto.errors import RequestError
-from runners.arena.spec import format_label
-from runners.config.agents import parse_label
-from runners.config.labels import (
+from analytics.store.labels import (
     MAX_BRACKETS,
     MAX_LABEL_CHARACTERS,
     check_length_and_depth,
@@ -23,6 +20,9 @@ from runners.config.labels import (
     split_label,
     split_parameters,
 )
+from quarto.errors import RequestError
+from runners.arena.spec import format_label
+from runners.config.agents import parse_label
 
 
 def naive_split(text: str) -> list[str]:

@@ -1,0 +1,127 @@
+"""Rows as text tables, CSV, JSON and Parquet, written in parts where the form allows it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, BinaryIO
+
+import polars as pl
+
+from analytics.questions.columns import to_csv
+from analytics.questions.sql.query_execution import check_times, sink_parquet
+from analytics.questions.text_tables import render_plain_table, to_table
+from analytics.store.texts import escape_hidden_json
+
+BATCH_ROWS = 1 << 16
+# Forms that can be written in parts; a table needs the widths of all rows.
+STREAMED_FORMATS = ("csv", "spreadsheet", "json", "parquet")
+
+
+def write_rows(form: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+    """Write rows in a form: ``table``, ``csv``, ``spreadsheet`` (csv in which no text is a formula), json or parquet.
+
+    Those of ``STREAMED_FORMATS`` are written in parts. ``stop`` ends the rows early. Raises ``RequestError`` for dates
+    that Polars does not have.
+    """
+    _WRITERS[form](rows, stop, out)
+
+
+def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+    out.write(format_text_table(rows.collect()))
+
+
+def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
+    def write_batch(part: pl.DataFrame) -> None:
+        out.write(format_csv(check_times(part), False, for_spreadsheet))
+
+    out.write(format_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
+    process_batches(rows, stop, write_batch, BATCH_ROWS)
+
+
+def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+    before = b"[\n"
+
+    def write_batch(part: pl.DataFrame) -> None:
+        nonlocal before
+        for row in check_times(part).iter_rows(named=True):
+            out.write(before + _encode_json_row(row))
+            before = b",\n"
+
+    process_batches(rows, stop, write_batch, BATCH_ROWS)
+    out.write(b"\n]\n" if before == b",\n" else b"[]\n")
+
+
+def _stream_parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+    sink_parquet(rows, out)
+
+
+_WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]] = {
+    "table": _stream_text,
+    "csv": _stream_csv,
+    "spreadsheet": partial(_stream_csv, for_spreadsheet=True),
+    "json": _stream_json,
+    "parquet": _stream_parquet,
+}
+
+
+def process_batches(
+    rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
+) -> None:
+    """Pass the rows to ``take`` in parts of ``size`` rows; None: as they come.
+
+    Raises its first error, when nothing else reads the rows any more.
+    """
+    errors: list[BaseException] = []
+
+    def process_batch(part: pl.DataFrame) -> None:
+        try:
+            if not errors:
+                take(part)
+        except BaseException as error:  # noqa: BLE001  (raised below: Polars would wrap it)
+            errors.append(error)
+        if errors:
+            stop()
+
+    try:
+        rows.sink_batches(process_batch, chunk_size=size, maintain_order=True)
+    except pl.exceptions.PolarsError:
+        if not errors:
+            raise
+    if errors:
+        raise errors[0]
+
+
+def format_text_table(frame: pl.DataFrame) -> bytes:
+    """The printed table, at full width."""
+    return "".join(f"{line}\n" for line in render_plain_table(to_table(frame))).encode()
+
+
+def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
+    """Comma-separated values as ``to_csv`` has them, lists, structs and bytes as JSON: CSV has no form for them."""
+    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
+    texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
+    return to_csv(frame.with_columns(texts), header, for_spreadsheet)
+
+
+def _encode_json_row(row: Mapping[str, Any]) -> bytes:
+    text = json.dumps({name: _to_json_value(value) for name, value in row.items()}, ensure_ascii=False)
+    return escape_hidden_json(text).encode()
+
+
+def _format_json(value: Any) -> str | None:
+    return None if value is None else json.dumps(_to_json_value(value), ensure_ascii=False)
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _to_json_value(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_to_json_value(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -1,0 +1,132 @@
+"""One logged game: its agents, its plies, and the exact values of its decisions where the archive has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.questions.selection import find_game_files, read_file_rows, read_plies
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.records import RunRecord
+from quarto.errors import NotFoundError
+from quarto.notation import format_cell, format_piece
+from quarto.rules import NONE
+
+
+class ArchivedGame(NamedTuple):
+    """One logged game."""
+
+    record: RunRecord
+    game_id: int
+    agents: tuple[str, str]  # by seat
+    winner: int
+    ending: str
+    opening: int  # plies that were imposed
+    plies: tuple[tuple[int, int], ...]  # piece, cell
+
+
+def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
+    """A game of a run. Raises ``NotFoundError`` if it is not in the archive."""
+    record = opened.archive.load_requested_run(run_id)
+    game = (
+        opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
+        if 0 <= game_id < 1 << 63
+        else pl.DataFrame()
+    )
+    if game.is_empty():
+        raise NotFoundError(f"run {run_id} has no game {game_id} in this archive")
+    found, plies = game.row(0, named=True), read_plies(opened, [(run_id, game_id)])
+    return ArchivedGame(
+        record,
+        game_id,
+        (found["agent_0"], found["agent_1"]),
+        found["winner"],
+        found["ending"],
+        found["opening"],
+        tuple(plies.get((run_id, game_id), ())),
+    )
+
+
+def _read_game_row(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
+    columns = ("agent_0", "agent_1", "winner", "ending", "opening")
+    files = find_game_files(opened, "games", run_id, [game_id])
+    return read_file_rows(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
+
+
+GIFT, PLACEMENT = "gift", "placement"
+
+
+class ValueChange(NamedTuple):
+    """A decision against perfect play."""
+
+    before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
+    after: int
+
+    @property
+    def regret(self) -> int:
+        """Half-points given up."""
+        return self.before - self.after
+
+
+Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
+
+
+class Decision(NamedTuple):
+    """A gift or a placement of a game."""
+
+    ply: int
+    kind: str
+    seat: int
+    agent: str
+    choice: str  # the piece or the cell
+    imposed: bool
+    judgement: ValueChange | None  # None: not judged
+
+
+def read_judgements(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
+    """The judgements of a game that are in the archive."""
+    found = opened.sql(
+        "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
+    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
+
+
+def is_fully_judged(game: ArchivedGame, judgements: Judgements) -> bool:
+    """Whether every decision of a game that was free is judged."""
+    return all(key in judgements for key in _list_free_decisions(game))
+
+
+def count_free_decisions(game: ArchivedGame) -> int:
+    """The number of decisions of a game that were free: imposed plies are none."""
+    return sum(1 for _ in _list_free_decisions(game))
+
+
+def _list_free_decisions(game: ArchivedGame) -> Iterator[tuple[int, str]]:
+    for ply in range(game.opening, len(game.plies)):
+        if not game.record.rules.mover_chooses:
+            yield ply, GIFT
+        yield ply, PLACEMENT
+
+
+def list_decisions(game: ArchivedGame, judgements: Judgements) -> list[Decision]:
+    """All decisions of a game in the order of play."""
+    found = []
+    for ply, (piece, cell) in enumerate(game.plies):
+        imposed, mover = ply < game.opening, (ply + 1) % 2
+        if not game.record.rules.mover_chooses:
+            giver = 1 - mover
+            gift = judgements.get((ply, GIFT))
+            found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
+            choice = format_cell(cell)
+        else:
+            choice = f"{format_piece(piece)}@{format_cell(cell)}"
+        placed = judgements.get((ply, PLACEMENT))
+        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
+    return found
+
+
+def describe_winner(winner: int, agents: Sequence[str]) -> str:
+    """The winner's label, or that it was a draw."""
+    return "draw" if winner == NONE else agents[winner]

@@ -1,0 +1,184 @@
+"""The answer to a question as one value, which terminals, notebooks, pages, reports and files render.
+
+A section of a report is the same value: what it shows of the frame was chosen after the frame was computed.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+from rich.console import Console
+
+from analytics.questions.columns import Table
+from analytics.questions.frame_formats import write_rows
+from analytics.questions.text_tables import build_table, draw_tables, to_table
+from analytics.report import style
+from analytics.report.rendering import render_template
+from analytics.store.files.backend import expand_home
+from quarto.errors import FailureError, RequestError, describe_valid_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analytics.report.style import Figure
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a question: all rows in ``frame``, and what people see of them.
+
+    ``print(result)`` shows it as the terminal does, a notebook as a page. ``missing``, if not empty, says why there is
+    nothing to show; ``frame`` then has no rows.
+
+    Examples:
+        >>> import analytics
+        >>> result = analytics.open_archive("data/sample").ratings(rules="classic")
+        >>> result.frame.columns[:5]
+        ['rank', 'agent', 'elo', 'low', 'high']
+
+    """
+
+    note: str = ""  # how to read it
+    table: Table | None = None
+    figures: Sequence[Figure] = ()
+    numbers: Table | None = None  # the figures' values, or a second table: shown on request in pages
+    others: Sequence[Table] = ()  # more tables
+    side_by_side: bool = False  # figures and table side by side
+    missing: str = ""
+    legend: Sequence[str] = ()  # of the figures: results, and "random play"
+    title: str = ""
+    # All rows, unrounded; shares and scores are from 0 to 1.
+    frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
+    run_id: str = ""  # of the run that it is about; empty: of none or of several
+
+    @property
+    def anchor(self) -> str:
+        """The section's id in the page."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+    @property
+    def tables(self) -> list[Table]:
+        """Its tables with rows."""
+        return [each for each in (self.table, *self.others, self.numbers) if each is not None and each.rows]
+
+    def __str__(self) -> str:
+        """Render the tables and the note as the terminal shows them; at full width where there is no terminal."""
+        text = io.StringIO()
+        terminal = Console(file=sys.stdout)
+        console = Console(
+            file=text,
+            width=terminal.width,
+            force_terminal=terminal.is_terminal,
+            color_system=None,
+            highlight=False,
+            emoji=False,
+        )
+        for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
+            draw_tables(console, [[table]])
+        console.out(self.note if not self.missing else f"Nothing to show: {self.missing}.", highlight=False)
+        return text.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return render_template("notebook.html", title="", sections=[self])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Convert the frame to pandas. Raises ``RequestError`` if pandas or pyarrow is not installed."""
+        for package in ("pandas", "pyarrow"):
+            try:
+                import_module(package)
+            except ImportError as error:
+                raise RequestError(
+                    f"to_pandas() needs {package}, which is not installed: python -m pip install pandas pyarrow"
+                ) from error
+        return self.frame.to_pandas()
+
+    def write(self, path: str | Path) -> Path:
+        """Write the result to a file, in the format that its ending names, and return the path.
+
+        ``.csv``, ``.json`` and ``.parquet`` hold the frame, as ``--format`` of the commands writes it; ``.html``,
+        ``.md`` and ``.txt`` hold what people see, ``.svg`` the figures. A file of that name is replaced.
+
+        Raises:
+            RequestError: Another ending, or ``.svg`` of a result without figures.
+            FailureError: The file cannot be written.
+
+        """
+        target = expand_home(str(path))
+        ending = target.suffix[1:].lower()
+        if ending not in _WRITERS:
+            endings = ", ".join(f".{each}" for each in _WRITERS)
+            raise RequestError(
+                f"{target}: its format is not known, let it end with one of {endings}"
+                f"{describe_valid_names(ending, _WRITERS)}"
+            )
+        content = _WRITERS[ending](self)
+        try:
+            target.write_bytes(content)
+        except OSError as error:
+            raise FailureError(f"cannot write {target}: {error.strerror or error}") from error
+        return target
+
+
+def build_visible_table(table: Table) -> Table:
+    """Build a table of plain texts, without the colours and links that a page shows."""
+    return build_table(table.columns, table.title)
+
+
+def render_markdown(result: Result) -> str:
+    """Render the title, the note and the tables in Markdown."""
+    tables = [build_visible_table(_escape_bars(table)) for table in result.tables]
+    parts = [f"## {result.title}"] if result.title else []
+    parts += [result.note or (f"Nothing to show: {result.missing}." if result.missing else "")]
+    parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _escape_bars(table: Table) -> Table:
+    """The table with bars that do not end a cell of Markdown."""
+    columns = [
+        column._replace(
+            heading=column.heading.replace("|", r"\|"), texts=[f"{text}".replace("|", r"\|") for text in column.texts]
+        )
+        for column in table.columns
+    ]
+    return Table(table.title, columns)
+
+
+def render_results_page(results: Sequence[Result]) -> str:
+    """Results about one subject as a page of their own."""
+    return render_template("sections.html", title=results[0].title.partition(":")[0], sections=results)
+
+
+def render_results_svg(results: Sequence[Result]) -> str:
+    """The figures of a result as one picture. Raises ``RequestError`` without figures, and for several results."""
+    first, several = results[0], len(results) > 1
+    if several or not first.figures:
+        titles = ", ".join(each.title for each in results)
+        why = "choose games by one set of rules" if several else first.missing or "it is a table"
+        raise RequestError(f"{titles}: there is no such picture: {why}")
+    return style.render_svg(style.combine_figures(first.figures, first.title, first.note))
+
+
+def _format_rows(form: str) -> Callable[[Result], bytes]:
+    def write_frame(result: Result) -> bytes:
+        out = io.BytesIO()
+        write_rows(form, result.frame.lazy(), lambda: None, out)
+        return out.getvalue()
+
+    return write_frame
+
+
+_WRITERS: Mapping[str, Callable[[Result], bytes]] = {
+    **{form: _format_rows(form) for form in ("csv", "json", "parquet")},
+    "html": lambda result: render_results_page([result]).encode(),
+    "md": lambda result: render_markdown(result).encode(),
+    "txt": lambda result: f"{result}\n".encode(),
+    "svg": lambda result: render_results_svg([result]).encode(),
+}

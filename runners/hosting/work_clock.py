@@ -1,0 +1,67 @@
+"""The seconds of work by which every command computes a speed: without compiling kernels and without starting workers.
+
+Both happen once, however much work there is, so a speed that counts them says nothing about the next command.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quarto.sources import compilation_progress
+
+_start_lock = threading.Lock()
+_start_seconds = 0.0  # that this process has spent on starting, so far
+
+
+class WorkClock:
+    """Measures the work of this process, and of the workers that it waits for, from the clock's construction on."""
+
+    def __init__(self) -> None:
+        self._start = _read_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of work so far, at least 0."""
+        return max(0.0, _read_seconds() - self._start)
+
+
+def _read_seconds() -> float:
+    return time.perf_counter() - compilation_progress.seconds - _start_seconds
+
+
+def _add_start_seconds(seconds: float) -> None:
+    global _start_seconds  # noqa: PLW0603  (of the process, as the seconds of compiling)
+    with _start_lock:
+        _start_seconds += seconds
+
+
+@contextmanager
+def exclude_start() -> Iterator[None]:
+    """Exclude the context's time from all clocks: something starts that work needs. Contexts may be nested."""
+    clock = WorkClock()
+    try:
+        yield
+    finally:
+        _add_start_seconds(clock.seconds)
+
+
+class WorkerStart:
+    """Excludes from all clocks the time from its construction until the first worker elsewhere has begun to work."""
+
+    def __init__(self) -> None:
+        self._since, self._excluded = time.perf_counter(), 0.0
+        self._is_known = False
+
+    def observe(self, seconds: float) -> None:
+        """Take note of an answer that has just come: a worker has worked ``seconds`` on it.
+
+        What it spent on compiling or on loading the task is not among them. An answer that comes later may show that
+        another worker began earlier.
+        """
+        waited = max(0.0, time.perf_counter() - seconds - self._since)
+        if not self._is_known or waited < self._excluded:
+            _add_start_seconds(waited - self._excluded)
+            self._is_known, self._excluded = True, waited

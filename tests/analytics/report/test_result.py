@@ -1,0 +1,60 @@
+"""A result as text, page, Markdown, picture and data: each shows the rows of one frame."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.questions.columns import Table, number_column, text_column
+from analytics.report.page import build_subject_sections
+from analytics.report.result import Result
+from quarto.errors import FailureError, RequestError
+from tests.paths import SAMPLE
+
+FRAME = pl.DataFrame({"agent": ["a|b", "c"], "score": [0.25, 0.75]})
+TABLE = Table("Scores", [text_column("agent", FRAME["agent"]), number_column("score", FRAME["score"], "{:.2f}".format)])
+RESULT = Result("Read it so.", TABLE, title="Strength", frame=FRAME)
+
+
+def test_a_result_prints_its_tables_and_its_note() -> None:
+    out = str(RESULT)
+    assert [line for line in out.splitlines() if "a|b" in line] == ["│ a|b   │  0.25 │"]
+    assert out.splitlines()[0].rstrip() == "Scores"
+    assert out.endswith("\nRead it so.")
+    assert "Nothing to show: no games." in str(Result(missing="no games"))
+    assert "0.25" in str(Result(frame=FRAME))  # a frame without a table is its own table
+
+
+def test_the_ending_of_a_file_names_its_format(tmp_path: Path) -> None:
+    paths = {form: RESULT.write(tmp_path / f"x.{form}") for form in ("csv", "json", "parquet", "html", "md", "txt")}
+    assert pl.read_csv(paths["csv"]).equals(pl.read_parquet(paths["parquet"]))
+    assert pl.read_parquet(paths["parquet"]).equals(FRAME)
+    assert json.loads(paths["json"].read_text()) == FRAME.to_dicts()
+    assert paths["html"].read_text().count("a|b") == 1
+    assert r"| a\|b | 0.25 |" in paths["md"].read_text()
+    assert paths["txt"].read_text() == f"{RESULT}\n"
+    with pytest.raises(RequestError, match="its format is not known, let it end with one of"):
+        RESULT.write(tmp_path / "x.pdf")
+    with pytest.raises(RequestError, match="there is no such picture"):
+        RESULT.write(tmp_path / "x.svg")
+    with pytest.raises(FailureError, match="cannot write"):
+        RESULT.write(tmp_path / "nowhere" / "x.csv")
+
+
+def test_a_section_of_a_report_is_a_result_with_a_picture(tmp_path: Path) -> None:
+    with open_archive(SAMPLE) as opened:
+        (section,) = build_subject_sections(opened, "lengths")
+    assert section.write(tmp_path / "x.svg").read_text().startswith("<svg")
+    assert section.frame.select("rules", "agent").n_unique() == len(section.figures)
+    assert section._repr_html_().count("<svg") > 1
+
+
+def test_pandas_without_its_package_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(RequestError, match="needs pandas, which is not installed: python -m pip install pandas"):
+        RESULT.to_pandas()

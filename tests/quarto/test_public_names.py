@@ -1,0 +1,54 @@
+"""What the packages offer to Python's users: names that are there, with types, a version and lazy imports."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import quarto
+from quarto.errors import RequestError
+from quarto.solver import solver
+from tests.paths import ROOT
+
+PACKAGES = ("agents", "analytics", "quarto", "runners")
+LAZY = """
+import sys
+import agents, analytics, quarto, runners
+for package in (agents, analytics, quarto, runners):
+    assert dir(package)
+    assert package.__version__ == quarto.__version__
+print(sorted({"numba", "numpy", "polars", "duckdb", "hydra", "rich"} & {*sys.modules}))
+"""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_all_public_names_are_there_and_typed(package: str) -> None:
+    module = import_module(package)
+    for name in dir(module):
+        assert getattr(module, name) is not None
+    assert (ROOT / package / "py.typed").exists()
+    stub = ROOT / package / "__init__.pyi"
+    typed = (stub if stub.exists() else ROOT / package / "__init__.py").read_text()
+    assert [name for name in dir(module) if name not in typed] == []
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def test_importing_the_packages_loads_nothing_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", LAZY], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_position_is_solved_in_one_line() -> None:
+    text = "0.6F/.3A./..5./C..9 7"
+    found = quarto.solve(text)
+    assert found == quarto.solve(quarto.PositionView.parse(text))
+    assert max(turn.value for turn in found.turns) == found.value
+    with pytest.raises(RequestError, match="the game is over"):
+        quarto.solve("0123/..../..../.... -")
+    examples = doctest.testmod(solver)
+    assert (examples.failed, examples.attempted) == (0, 2)

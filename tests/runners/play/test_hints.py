@@ -1,0 +1,110 @@
+"""Hints agree with the exact values of the set that ships and of the slow twin, wherever they are shown."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from analytics.exact.position_set import find_shipped_set_path, read_position_set
+from quarto.game import Game, NextDecision
+from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
+from quarto.position import Position, board
+from quarto.rules import CLASSIC, NONE
+from quarto.solver.solver import ILLEGAL
+from runners.play import hints
+from runners.play.dialogue import Dialogue, apply_decision
+from runners.play.hints import find_hint
+from runners.web.play.games import GameState
+from runners.web.play.pages import build_game_view
+from tests import naive_solver
+from tests.naive import PRESETS
+from tests.runners.play.people import Notes, any_line, session
+
+
+def games_of_the_set(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
+    """Every so many positions of the set that ships, from six pieces on, and its exact values by cell and gift."""
+    shipped = read_position_set(find_shipped_set_path("classic"))
+    for number in range(0, len(shipped.pieces), step):
+        packed = Position(*(int(field[number]) for field in shipped.batch))
+        if shipped.pieces[number] >= 6:
+            plies = tuple((piece, cell) for cell, piece in enumerate(board(packed)) if piece != NONE)
+            game = Game(CLASSIC, plies, packed.hand, setup_plies=len(plies))
+            yield game, shipped.values[number]
+
+
+def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
+    """Its values are those of another search. The browser marks what a hint names."""
+    judged, seen = 0, set[str]()
+    for game, values in games_of_the_set(step=29):
+        hint, legal = find_hint(game, math.inf), values != ILLEGAL
+        best, view = values[legal].max(), build_game_view(to_state(game), NONE, hint)
+        marked = {tile.decision for tile in view.cells if tile.hinted}
+        assert hint.is_solved
+        assert (marked, view.hints) == ({*hint.best}, hint.lines)
+        for cell in map(parse_cell, hint.best):
+            assert values[cell].max(where=legal[cell], initial=ILLEGAL) == best
+        said = re.search(r"Exact value: a (\w+) for you", " ".join(hint.lines))
+        assert said is None or {"win": 1, "draw": 0, "loss": -1}[said[1]] == best
+        suggested = re.search(r"Suggestion: place it on (\w\w) and give (\w)\.", hint.lines[-1])
+        if suggested:
+            cell, gift = parse_cell(suggested[1]), parse_piece(suggested[2])
+            assert values[cell, gift] == best
+            after = game.place(cell)
+            gifts = find_hint(after, math.inf)
+            assert gifts.is_solved
+            keeping = {format_piece(piece) for piece in after.pieces_left if values[cell, piece] == best}
+            assert {*gifts.best} == keeping if best >= 0 else {*gifts.best} <= keeping
+            judged += best >= 0
+        seen.add(said[1] if said else hint.lines[-1][2:])
+    assert judged > 100
+    assert seen >= {"win", "draw", "loss"}
+
+
+def to_state(game: Game) -> GameState:
+    """A game in the browser in which it is the person's turn."""
+    playing = session(CLASSIC, game.seat, "dumb")
+    playing.advance_to(game)
+    return GameState(playing, (), (), thinking=False)
+
+
+@pytest.mark.parametrize("preset", ["own_piece", "square"])
+def test_hints_keep_the_value_that_the_slow_twin_finds(preset: str) -> None:
+    rules, seen = PRESETS[preset], set[int]()
+    for seed in range(24):
+        game, dice = Game(rules), random.Random(seed)
+        while game.next_decision is not NextDecision.NOTHING:
+            if len(game.plies) >= 12:
+                hint = find_hint(game, math.inf)
+                turns = naive_solver.turns_of(game.position, rules)
+                value = max((solved.value for solved in turns.values()), default=0)
+                keeping = {name_decision(game, *turn) for turn, solved in turns.items() if solved.value == value}
+                assert {*hint.best} <= keeping
+                if hint.lines[-1].startswith("Exact value: "):
+                    assert {"win": 1, "draw": 0, "loss": -1}[hint.lines[-1].split()[3]] == value
+                seen.add(value)
+            steps = [apply_decision(any_line(game, dice).split()[0], game) for _ in range(20)]
+            game = next((step for step in steps if step.ending is None), steps[0])  # nobody hurries to win
+    assert len(seen) > 1
+
+
+def name_decision(game: Game, cell: int, gift: int) -> str:
+    """The first decision of a turn, as it is typed."""
+    if game.next_decision is NextDecision.GIFT:
+        return format_piece(gift)
+    return f"{format_piece(gift)}@{format_cell(cell)}" if game.rules.mover_chooses else format_cell(cell)
+
+
+def test_the_terminal_prints_the_lines_of_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hints, "HINT_SECONDS", math.inf)
+    game, _ = next(games_of_the_set(step=5_000))
+    playing, screen = session(CLASSIC, game.seat, "dumb"), Notes(["hint"])
+    playing.advance_to(game)
+    with pytest.raises(EOFError):
+        Dialogue(playing, screen).play_to_end()
+    assert [line for line in find_hint(game).lines if line not in screen.written] == []
