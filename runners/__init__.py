@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.library import annotate, build_policy, index, judge, rebuild_policy, run, serve, sprt, train
+    from runners.library.archives import annotate, index, serve
+    from runners.library.learning import build_policy, judge, rebuild_policy, train
+    from runners.library.playing import run, sprt, sweep
 
     __version__: str
 
@@ -22,8 +24,15 @@ __all__ = [
     "run",
     "serve",
     "sprt",
+    "sweep",
     "train",
 ]
+
+_FUNCTIONS = {  # by the module of ``runners.library`` that defines them
+    "archives": ("annotate", "index", "serve"),
+    "learning": ("build_policy", "judge", "rebuild_policy", "train"),
+    "playing": ("run", "sprt", "sweep"),
+}
 
 
 def __getattr__(name: str) -> object:
@@ -32,10 +41,11 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("quarto-arena")
-    if name in __all__:
-        from importlib import import_module
+    for module, functions in _FUNCTIONS.items():
+        if name in functions:
+            from importlib import import_module
 
-        return getattr(import_module("runners.library"), name)
+            return getattr(import_module(f"runners.library.{module}"), name)
     raise AttributeError(f"module 'runners' has no attribute {name!r}")
 
 

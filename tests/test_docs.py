@@ -18,9 +18,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import MissingExtraError
-from runners.cli.games import is_training
 from runners.cli.main import app
 from runners.config.arguments import parse_arguments
+from runners.config.recipes import is_training_requested
 from runners.config.schemas import SCHEMAS
 from runners.config.sweep_values import keep_first_value
 from runners.play.levels import find_level_agent
@@ -158,7 +158,7 @@ def choices(overrides: list[str]) -> list[list[str]]:
 def composed(config: str, overrides: list[str]) -> DictConfig:
     """The configuration that Hydra composes from overrides. It refuses keys and options of groups that do not exist."""
     if config in ("run", "sweep"):
-        config = "train" if is_training(overrides) else "run"
+        config = "train" if is_training_requested(overrides) else "run"
     assert config in SCHEMAS
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(config, overrides=overrides)

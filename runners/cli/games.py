@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from runners.cli import options
+from runners.config.recipes import is_training_requested
 
 agents_group = options.create_command_group(
     "agents", "List, show, check and create agents.", invoke_without_command=True
@@ -32,20 +33,13 @@ def sweep(launch: options.Launch, arguments: options.Players = None, keep_going:
 
 def choose_application(arguments: Sequence[str]) -> Any:
     """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
-    if is_training(arguments):
+    if is_training_requested(arguments):
         from runners.learning.training.application import TRAIN
 
         return TRAIN
     from runners.config.application import RUN
 
     return RUN
-
-
-def is_training(arguments: Sequence[str]) -> bool:
-    """Whether the chosen experiment is a training: then each of the three commands carries it out as one."""
-    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
-    recipe = options.PROJECT_ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
-    return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
 
 
 @options.add_hydra_options

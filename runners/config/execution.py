@@ -66,7 +66,7 @@ def launch(
     """
     command = context.command_path.partition(" ")[2]
     check_agent_words(arguments.agents, application.schema, command)
-    _set_environment()
+    _set_environment(console.format_shell_line(sys.argv[1:]))
     with search_user_folders(arguments.config_dirs), explain_config_errors(arguments.overrides):
         if help:
             from runners.config.help_page import print_help
@@ -93,14 +93,17 @@ def check_agent_words(labels: Sequence[str], schema: type[Any], command: str) ->
             raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
 
 
-def _set_environment() -> None:
-    """Set the environment variables that jobs read, in this process and in those that a launcher starts."""
+def _set_environment(command: str) -> None:
+    """Set the environment variables that jobs read, in this process and in those that a launcher starts.
+
+    ``command`` is the command line without the program.
+    """
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     for name in FOLDER_VARIABLES:
         if name in os.environ:
             os.environ[name] = str(expand_home(os.environ[name]).absolute())
-    os.environ[COMMAND_VARIABLE] = console.format_shell_line(sys.argv[1:])
+    os.environ[COMMAND_VARIABLE] = command
     os.environ[LAUNCH_VARIABLE] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
 
 
@@ -113,22 +116,9 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
         if first.hydra.mode != RunMode.MULTIRUN:
             finished = _run_single_request(application.check_and_prepare(first, first.hydra), first)
         else:
-            for cfg in [first, *compose_other_configs(application.config_name, first, given)]:
-                application.check_sweep_job(cfg, cfg.hydra)
-            from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
-
-            sweep = Sweep.from_request(
-                first, arguments, application.build_sweep_target(first, first.hydra), application
-            )
-            task = partial(run_sweep_job, application)
-            if runs_jobs_locally(first):
-                return _run_sweep_and_report(
-                    sweep, lambda: run_local_jobs(application.config_name, sweep.overrides, task)
-                )
+            sweep, run_jobs = _prepare_sweep(application, arguments, first, given)
     if first.hydra.mode == RunMode.MULTIRUN:
-        return _run_sweep_and_report(
-            sweep, lambda: _run_hydra(application.config_name, ["--multirun", *sweep.overrides], task)
-        )
+        return max(_run_sweep(sweep, run_jobs), sweep.print_report())
     finished.show()
     return print_resume_hint() if finished.interrupted else finished.exit_code
 
@@ -186,12 +176,38 @@ def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> C
     return found
 
 
-def _run_sweep_and_report(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
-    """Carry out the jobs of a sweep and print what came of them. Returns the exit code.
+def execute_sweep(application: Application, arguments: CommandArguments, command: str) -> tuple[Sweep, int]:
+    """Carry out the jobs of a sweep that a program asks for. Return it, and an exit code: 0 if all jobs were begun.
 
-    Raises what Hydra raises, if that was before the first job.
+    ``command`` is the command line that does the same, without the program; the records of runs name it. Raises what
+    Hydra raises, and ``RequestError``, if that was before the first job.
     """
-    return max(_run_sweep(sweep, run_jobs), sweep.print_report())
+    _set_environment(command)
+    with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
+        first, given = compose_first_job(application.config_name, arguments.overrides, multirun=True)
+        sweep, run_jobs = _prepare_sweep(application, arguments, first, given)
+    return sweep, _run_sweep(sweep, run_jobs)
+
+
+def _prepare_sweep(
+    application: Application, arguments: CommandArguments, first: DictConfig, given: Sequence[Override]
+) -> tuple[Sweep, Callable[[], None]]:
+    """Check all jobs of a sweep; return the sweep, and what carries out its jobs outside of Hydra's context."""
+    from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
+
+    for cfg in [first, *compose_other_configs(application.config_name, first, given)]:
+        application.check_sweep_job(cfg, cfg.hydra)
+    sweep = Sweep.from_request(first, arguments, application.build_sweep_target(first, first.hydra), application)
+    task = partial(run_sweep_job, application)
+
+    def run_jobs() -> None:
+        if not runs_jobs_locally(first):
+            _run_hydra(application.config_name, ["--multirun", *sweep.overrides], task)
+            return
+        with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
+            run_local_jobs(application.config_name, sweep.overrides, task)
+
+    return sweep, run_jobs
 
 
 def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:

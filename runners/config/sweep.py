@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
-from analytics.questions.columns import ResultColumn, format_count_with_noun
+from analytics.questions.columns import ResultColumn, Table, format_count_with_noun
 from analytics.store.archive import Archive
 from analytics.store.files.backend import parse_location
 from analytics.store.labels import quote
@@ -117,36 +117,55 @@ class Sweep:
             with suppress(OSError):  # it is not empty
                 each.rmdir()
 
+    def record_jobs(self) -> list[Job]:
+        """Record failures and the number of jobs in their archives, once the last job has ended; return all jobs."""
+        jobs = self.load_ended_jobs()
+        for job in jobs:
+            if job.record.status == "failed":
+                with suppress(ArenaError):  # there may be no archive
+                    job.write_archive_record()
+        for job in jobs[:: max(1, len(jobs) - 1)]:  # the first and the last: whichever job is lost later is missed
+            with suppress(ArenaError):
+                job.write_archive_record(jobs=jobs[-1].record.job + 1)
+        return jobs
+
+    def build_table(self, jobs: Sequence[Job]) -> Table | None:
+        """Build the table of the jobs' settings and results; None if no job has results."""
+        if not any(job.row_count for job in jobs):
+            return None
+        title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
+        return Table(title, [*_build_setting_columns(jobs), *_build_result_columns(jobs)])
+
+    def describe_jobs(self, jobs: Sequence[Job]) -> list[str]:
+        """List what to know about rows of the table, then each failure."""
+        failures = [job.failure_message for job in jobs if job.record.status == "failed"]
+        notes = [f"job {job.record.job} {note}" for job in jobs for note in job.notes]
+        if failures:
+            count = f"{len(failures)} of {format_count_with_noun(len(jobs), 'job')}"
+            failures.append(f"{count} failed; the same command again plays only what is missing")
+        return [*notes, *failures]
+
+    def describe_best(self) -> str:
+        """Return the best settings of a study with their value; nothing of a sweep that is none."""
+        if not (self.study_target and (self.folder / STUDY_RESULT_FILE).exists()):
+            return ""
+        best = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
+        settings = " ".join(f"{key}={value}" for key, value in best.best_params.items())
+        value = self.study_target.format_value(best.best_value)
+        return f"Best of the study: {settings} ({self.study_target.name}: {value})"
+
     def print_report(self) -> int:
         """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
-        jobs = self.load_ended_jobs()
-        failures = [each for each in jobs if each.record.status == "failed"]
-        for each in failures:
-            with suppress(ArenaError):  # there may be no archive
-                each.write_archive_record()
-        for each in jobs[:: max(1, len(jobs) - 1)]:  # the first and the last: whichever job is lost later is missed
-            with suppress(ArenaError):
-                each.write_archive_record(jobs=jobs[-1].record.job + 1)
-        if any(each.row_count for each in jobs):
-            title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
-            console.print_tables(
-                [console.build_table([*_build_setting_columns(jobs), *_build_result_columns(jobs)], title)]
-            )
+        jobs = self.record_jobs()
+        if table := self.build_table(jobs):
+            console.print_tables([console.build_table(table.columns, table.title)])
             question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
             for root in dict.fromkeys(each.archive for each in jobs if each.row_count):
                 console.print_line(f"  {console.format_sql_command(question, parse_location(root))}")
-        for note in (f"job {each.record.job} {note}" for each in jobs for note in each.notes):
+        for note in self.describe_jobs(jobs):
             console.print_note(note)
-        for each in failures:
-            console.print_note(each.failure_message)
-        if failures:
-            count = f"{len(failures)} of {format_count_with_noun(len(jobs), 'job')}"
-            console.print_note(f"{count} failed; the same command again plays only what is missing")
-        if self.study_target and (self.folder / STUDY_RESULT_FILE).exists():
-            found = OmegaConf.load(self.folder / STUDY_RESULT_FILE)
-            settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
-            value = self.study_target.format_value(found.best_value)
-            console.print_line(f"Best of the study: {settings} ({self.study_target.name}: {value})")
+        if best := self.describe_best():
+            console.print_line(best)
         return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 

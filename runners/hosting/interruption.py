@@ -44,6 +44,7 @@ class _StopRequest:
         self.signal: int | None = None
         self.is_urgent = False  # an exception was raised that nothing may swallow: nothing more is to begin
         self.terminals: list[int] = []
+        self.may_exit = True  # False in the process of a user of the library, such as a notebook's
 
     def reset(self) -> None:
         """Forget what was asked of the command before; note which of the standard streams are terminals."""
@@ -124,11 +125,13 @@ def stop_on_signal() -> Iterator[threading.Event]:
     The process ends if the context is not left within ``STOP_SECONDS`` after the first, or ``LAST_SECONDS`` after that
     Ctrl-C. A turn that never returns, or a disk that does not answer, cannot be stopped in another way.
     Every file is whole or absent at any moment. A further SIGTERM or SIGHUP changes nothing: a terminal that is closed
-    and the shell in it send one each, and ``timeout`` sends two.
+    and the shell in it send one each, and ``timeout`` sends two. Inside ``keep_process`` only Ctrl-C is handled, and
+    nothing ends the process.
     """
     if _request.is_urgent:
         raise KeyboardInterrupt
     stop, insisted = threading.Event(), threading.Event()
+    may_exit = _request.may_exit
     ends = [
         threading.Timer(seconds, exit_with_message, (GIVEN_UP_MESSAGE,)) for seconds in (STOP_SECONDS, LAST_SECONDS)
     ]
@@ -139,21 +142,33 @@ def stop_on_signal() -> Iterator[threading.Event]:
         if stop.is_set():
             if number == signal.SIGINT and not insisted.is_set():
                 insisted.set()
-                ends[1].start()
+                if may_exit:
+                    ends[1].start()
                 raise KeyboardInterrupt
             return
         stop.set()
-        ends[0].start()
+        if may_exit:
+            ends[0].start()
         asked = "" if number == signal.SIGINT else f"{signal.Signals(number).name}: "
         with suppress(OSError):  # nobody reads it any more; the games count all the same
             sys.stderr.write(f"{asked}finishing the games that end soon; Ctrl-C again drops those in progress\n")
 
-    with handle_signals(request_stop, *SIGNALS):
+    with handle_signals(request_stop, *(SIGNALS if may_exit else SIGNALS[:1])):
         try:
             yield stop
         finally:
             for end in ends:
                 end.cancel()
+
+
+@contextmanager
+def keep_process() -> Iterator[None]:
+    """Inside the context no signal that is handled here ends the process, because it is a user's: a notebook's, say."""
+    _request.signal, _request.may_exit = None, False
+    try:
+        yield
+    finally:
+        _request.may_exit = True
 
 
 @contextmanager

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import doctest
+import logging
 import shlex
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import runners
-import runners.library
 from analytics import open_archive
 from analytics.store.archive import Archive
-from quarto.errors import RequestError
+from quarto.errors import FailureError, RequestError
 from runners.arena import execution
+from runners.config.application import RUN
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, rows
 
@@ -71,6 +74,72 @@ def test_what_the_command_refuses_is_an_error_of_one_line(
         call(*words, archive=tmp_path / "archive", **settings)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "archive").exists()
+
+
+def test_a_sweep_has_the_jobs_and_the_table_of_the_command(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    label, words = "rule_based(faithful=false)", ("opening_plies=0,2", "games=4")
+    done = qarena("sweep", label, "random", "seed=1,2", *words, "--archive", str(tmp_path / "one"))
+    assert done.code == 0, done.err
+    handlers = [*logging.getLogger().handlers]
+    result = runners.sweep(label, "random", seed=range(1, 3), opening_plies="0,2", games=4, archive=tmp_path / "two")
+    assert logging.getLogger().handlers == handlers
+    with open_archive(tmp_path / "one") as archive:
+        jobs = archive.sql("FROM sweeps ORDER BY job")
+        command = archive.archive.load_run(jobs["run_id"][3]).command
+    with open_archive(tmp_path / "two") as archive:
+        assert archive.archive.load_run(jobs["run_id"][3]).command == command.replace("/one", "/two")
+    same = ("job", "run_id", "status", "objective", "value", "agent_a", "wins", "draws")
+    assert result.frame.select(same).equals(jobs.select(same))
+    assert result.table is not None
+    printed = [line.split("│")[1:-1] for line in done.out.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in printed] == [[*map(str, row)] for row in result.table.rows]
+
+
+def test_a_sweep_is_refused_before_its_first_job_and_fails_with_its_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RequestError, match="games=0"):
+        runners.sweep("random", "dumb", games=[2, 0], archive=tmp_path / "archive")
+    assert [*tmp_path.iterdir()] == []
+
+    def refuse(_cfg: object, _hydra: object) -> None:
+        raise FailureError("the disk refuses")
+
+    monkeypatch.setattr(RUN, "prepare", refuse)
+    with pytest.raises(FailureError, match=r"job 0 failed.*the disk refuses"):
+        runners.sweep("random", "dumb", games=[2, 4], archive=tmp_path / "archive")
+
+
+def test_a_sweep_of_trainings_is_one_of_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "generations": 1,
+        "games": 400,
+        "strength_games": 4,
+        "regret_games": 0,
+        "kind": "'mc_afterstate(least=1)'",
+    }
+    short = [f"trainer.{key}={value}" for key, value in values.items()]
+    result = runners.sweep(experiment="self_improve", seed=[1, 2], overrides=short, archive=tmp_path / "archive")
+    assert result.frame["status"].to_list() == ["complete"] * 2
+    assert result.frame["value"].is_not_null().all()
+
+
+def test_interrupting_a_sweep_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def interrupt(_experiment: object, _left: object, _stop: threading.Event, _progress: object) -> list[object]:
+        signal.raise_signal(signal.SIGINT)
+        assert not any(isinstance(thread, threading.Timer) for thread in threading.enumerate())  # nothing ends pytest
+        return []
+
+    monkeypatch.setattr(execution, "_play_missing_units", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="the same call plays the rest"):
+        runners.sweep("random", "dumb", games=2, seed=[1, 2], archive=tmp_path / "archive")
 
 
 def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
@@ -138,8 +207,9 @@ def test_an_interrupt_keeps_finished_games_and_says_so(tmp_path: Path, monkeypat
 
 
 def test_the_examples_of_docstrings_run() -> None:
-    found = doctest.testmod(runners.library)
-    assert (found.failed, found.attempted) == (0, 3)
+    found = [doctest.testmod(import_module(f"runners.library.{name}")) for name in ("archives", "learning", "playing")]
+    assert [each.failed for each in found] == [0] * 3
+    assert sum(each.attempted for each in found) == 3
 
 
 def test_public_names_are_offered_and_are_there() -> None:

@@ -18,8 +18,8 @@ from runners.arena.experiment import build_engine
 from runners.arena.identities import to_class_path
 from runners.arena.request import RunRequest
 from runners.arena.storage import ArchiveOptions
-from runners.cli.games import is_training
 from runners.config.agents import agent_from_label, normalise_label
+from runners.config.recipes import is_training_requested
 from runners.config.yaml_options import list_options, load_option, load_rules
 from tests.naive import PRESETS
 from tests.paths import ROOT
@@ -51,7 +51,7 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
         assert (program, verb) in {("qarena", "run"), ("qarena", "sweep")}
         assert f"experiment={name}" in overrides
         first_job = [re.sub(r"(?<==\w)(\w*),.*", r"\1", each) for each in overrides]  # of a sweep; a run is one job
-        if is_training(overrides):
+        if is_training_requested(overrides):
             assert training(*first_job).trainer
         else:
             assert build_engine(request(*first_job).spec).pairings

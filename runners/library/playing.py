@@ -1,0 +1,202 @@
+"""Runs, sweeps and tests of strength: ``run``, ``sweep``, ``sprt``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from analytics.store.files.backend import parse_location
+from quarto.errors import FailureError
+from runners.library.calls import Setting, build_call, format_setting, format_swept_setting
+
+if TYPE_CHECKING:
+    from analytics.report.result import Result
+    from runners.arena.execution import RunOutcome
+    from runners.config.sweep import Job, Sweep
+
+
+def run(
+    *agents: str,
+    archive: str | PurePath | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | Sequence[str | Path] = (),
+    **settings: Setting,
+) -> Result:
+    """Play a match or a tournament, as ``qarena run`` does, and return the results of every two agents.
+
+    The same call extends the same run: with ``games=4_000`` after ``games=2_000`` only the missing games are played.
+    Ctrl-C, or the notebook's stop button, keeps what is finished and raises ``KeyboardInterrupt``. Calls from several
+    threads take turns.
+
+    Args:
+        agents: Labels, such as ``"mcts(iterations=200)"``: two are a match, more a tournament. None if an
+            ``experiment`` names them.
+        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        overrides: Settings as the command line takes them, such as ``"archive.shard_games=1000"`` or ``"a.depth=2"``.
+        config_dir: A folder, or several, with yamls and agents of your own.
+        settings: The keys of the command without a dot: ``games=2_000``, ``seed=7``, ``rules="square"``.
+
+    Returns:
+        The crosstable of the run, as ``Archive.crosstable`` has it. ``run_id`` is the run's, ``note`` has warnings.
+
+    Raises:
+        RequestError: A setting or an agent is wrong; the message says which.
+        FailureError: The disk refuses, or an agent forfeits all of its games.
+
+    Examples:
+        >>> import tempfile, runners
+        >>> result = runners.run("dumb", "random", games=20, progress=False, archive=tempfile.mkdtemp() + "/archive")
+        >>> result.frame["games"].to_list()
+        [20]
+
+    """
+    from runners.arena.execution import execute_experiment
+    from runners.arena.experiment import prepare_experiment
+    from runners.config.requests import build_request
+    from runners.config.schemas import RunConfig
+    from runners.hosting.interruption import stop_on_signal
+    from runners.terminal.console import show_progress_bar
+
+    call = build_call("run", [*agents, *map(format_setting, settings.items()), *overrides], archive, config_dir)
+    with call.compose(RunConfig) as cfg:
+        request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
+        experiment = prepare_experiment(request)
+        with stop_on_signal() as stop, show_progress_bar("playing", "games", request.progress) as progress:
+            outcome = execute_experiment(experiment, call.command, stop, progress)
+    if outcome.stopped:
+        raise KeyboardInterrupt(f"run {outcome.run_id}: finished games are kept, the same call plays the rest")
+    return _build_result(outcome, request.notes)
+
+
+def sweep(
+    *agents: str,
+    archive: str | PurePath | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | Sequence[str | Path] = (),
+    **settings: Setting,
+) -> Result:
+    """Play every combination of values, as ``qarena sweep`` does, and return a row for each job and pairing.
+
+    A sequence lists the values of its key, ``seed=range(1, 5)``; of a key with a dot, a text does:
+    ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids and objective are those of the command, and so is the
+    folder ``multirun`` with logs. The same call plays only what is missing. Raises ``KeyboardInterrupt`` after Ctrl-C.
+
+    Args:
+        agents: Labels, as for ``run``.
+        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        overrides: Settings as the command line takes them, also of Hydra's launchers and sweepers.
+        config_dir: A folder, or several, with yamls and agents of your own.
+        settings: The keys of the command without a dot.
+
+    Returns:
+        The rows of the view ``sweeps`` of these jobs, by job. ``status`` and ``error`` say which jobs failed and why;
+        ``note`` says so too. ``print`` shows the table of the command.
+
+    Raises:
+        RequestError: A value is wrong, which is found before the first job begins.
+        FailureError: All jobs failed.
+
+    """
+    from runners.config.application import RUN, Application
+    from runners.config.execution import execute_sweep
+    from runners.config.recipes import is_training_requested
+
+    words = [*agents, *map(format_swept_setting, settings.items()), *overrides]
+    call = build_call("sweep", words, archive, config_dir)
+    application: Application = RUN
+    if is_training_requested(words):
+        from runners.learning.training.application import TRAIN
+
+        application = TRAIN
+    arguments = call.parse()
+    with call.enter(arguments, application.schema), restore_logging():
+        finished, code = execute_sweep(application, arguments, call.command.removeprefix("qarena "))
+        jobs = finished.record_jobs()
+    if any(job.record.status == "interrupted" for job in jobs) or code > FailureError.exit_code:  # one after a signal
+        raise KeyboardInterrupt(f"sweep: the games of {len(jobs)} jobs are kept, the same call plays the rest")
+    return _build_sweep_result(finished, jobs)
+
+
+def sprt(
+    *agents: str,
+    archive: str | PurePath | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | Sequence[str | Path] = (),
+    **settings: Setting,
+) -> Result:
+    """Play two agents until a test decides which is stronger, as ``qarena sprt`` does; return its row in ``verdicts``.
+
+    Arguments are those of ``run``; ``elo0`` and ``elo1`` are the hypotheses in normalised Elo. ``accepted`` is null if
+    as many games as were allowed did not decide. Raises ``KeyboardInterrupt`` after Ctrl-C; the same call goes on.
+    """
+    from runners.arena.sprt import execute_sprt
+    from runners.config.requests import prepare_test
+    from runners.config.schemas import SprtConfig
+    from runners.hosting.interruption import stop_on_signal
+    from runners.terminal.console import show_progress_bar
+
+    call = build_call("sprt", [*agents, *map(format_setting, settings.items()), *overrides], archive, config_dir)
+    with call.compose(SprtConfig) as cfg:
+        prepared = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
+        request = prepared.experiment.request
+        with stop_on_signal() as stop, show_progress_bar("testing", "games", request.progress) as bar:
+            bar.start(request.games)
+            outcome = execute_sprt(prepared, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
+    if not outcome.trial.ended:
+        raise KeyboardInterrupt(f"run {prepared.experiment.run_id}: games are kept, the same call goes on")
+    return _build_verdict_result(request.storage.root, prepared.experiment.run_id, request.notes)
+
+
+def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
+    """The rows of the jobs, from all archives that they wrote to. Raises ``FailureError`` if all of them failed."""
+    import polars as pl
+
+    from analytics import open_archive
+    from analytics.report.result import Result
+
+    notes = [*sweep.describe_jobs(jobs), *filter(None, [sweep.describe_best()])]
+    if all(job.record.status == "failed" for job in jobs):
+        raise FailureError(notes[0] if notes else "the sweep ended before its first job did")
+    frames = []
+    for root in dict.fromkeys(job.archive for job in jobs):
+        with open_archive(parse_location(root)) as archive:
+            numbers = [job.record.job for job in jobs if job.archive == root]
+            rows = archive.scan("sweeps").filter(pl.col("sweep_id") == jobs[0].record.sweep_id)
+            frames.append(rows.filter(pl.col("job").is_in(numbers)).collect())
+    frame = pl.concat(frames, how="diagonal_relaxed").sort("job", maintain_order=True)
+    return Result(" ".join(f"{note}." for note in notes), sweep.build_table(jobs), title="Sweep", frame=frame)
+
+
+@contextmanager
+def restore_logging() -> Iterator[None]:
+    """Restore the user's logging after the context, in which Hydra sets that of its jobs."""
+    logger = logging.getLogger()
+    level, handlers = logger.level, [*logger.handlers]
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> Result:
+    """The newest verdict on a run."""
+    from analytics import open_archive
+    from analytics.report.answers import build_list_result
+
+    with open_archive(root) as archive:
+        frame = archive.scan("verdicts", run_id).sort("created").tail(1).collect()
+    return replace(build_list_result(f"Test of run {run_id}", frame), run_id=run_id, note=" ".join(notes))
+
+
+def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:
+    from analytics import open_archive
+
+    with open_archive(outcome.root) as archive:
+        result = archive.crosstable(run=outcome.run_id)
+    note = " ".join([result.note, *(f"{note[0].upper()}{note[1:]}." for note in [*notes, *outcome.misbehaviour])])
+    return replace(result, title=f"Run {outcome.run_id}", run_id=outcome.run_id, note=note.strip())
