@@ -91,8 +91,10 @@ def prepare_experiment(request: RunRequest) -> Experiment:
     """
     check_can_be_archive(request.storage.root)  # before kernels are loaded
     agents = [agent.build() for agent in request.spec.agents]
-    code = build_code_record(request.spec, agents)
-    request, code = _resolve_other_code(request, code, agents)
+    own = [None if spec.is_object else agent for spec, agent in zip(request.spec.agents, agents, strict=True)]
+    code = build_code_record(request.spec, own)
+    if None not in own:  # a run with objects is new: nobody has begun it
+        request, code = _resolve_other_code(request, code, agents)
     # Before the archive is touched.
     engine = build_engine(request.spec, agents, request.keep_going, request.storage.evaluations)
     archive = Archive.open(request.storage.root, create=True)

@@ -38,6 +38,7 @@ SIMPLE_TYPES = {
 }
 OPTIONAL_HINT = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
+OBJECT_TARGET = "runners.Object"  # of an object that a program passed to ``runners.run``; no table resolves it either
 HUMAN_TARGET = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
 AGENT_METHODS = ("play", "choose", "build_player")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
 AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # of ``to_record``
@@ -58,6 +59,7 @@ class AgentSpec:
     # Parameters that are paths: the last part of each is the agent's, the rest is a place.
     paths: tuple[str, ...] = field(default=(), compare=False)
     trusted: bool = field(default=False, compare=False, repr=False)  # the user named it: it may run other people's code
+    agent_object: Any = field(default=None, compare=False, repr=False)  # that a program passed, see ``OBJECT_TARGET``
 
     def build(self) -> Agent:
         """The agent itself, or one with limits in its stead.
@@ -65,6 +67,9 @@ class AgentSpec:
         Raises ``RequestError`` for a target or parameters that do not exist or do not fit, and for an agent that would
         run other people's code although the user did not name it.
         """
+        if self.is_object:
+            self._load_agent_class()  # checks its interface
+            return self.agent_object  # type: ignore[no-any-return]  # of the user's class
         self.check_is_trusted()
         others: dict[str, Any] = {self.find_policy_parameter() or "policy": self.policy} if self.policy else {}
         if self.runs_programs:
@@ -113,6 +118,11 @@ class AgentSpec:
         return named if named and named in inspect.signature(self._load_class()).parameters else None
 
     @property
+    def is_object(self) -> bool:
+        """Whether it is an object of a program, which no description makes again."""
+        return self.target == OBJECT_TARGET
+
+    @property
     def runs_programs(self) -> bool:
         """Whether it starts processes of its own, so that its constructor takes the limits of these."""
         return starts_programs(self.target)
@@ -127,6 +137,8 @@ class AgentSpec:
         return list_choosers(known)
 
     def _load_class(self) -> type[Any]:
+        if self.agent_object is not None:
+            return type(self.agent_object)
         return _import_class(f"agent '{self.label}'", self.target, self.trusted)
 
     def _load_agent_class(self) -> type[Any]:
@@ -149,7 +161,7 @@ class AgentSpec:
 
         Modules of others are not imported.
         """
-        if not is_shipped(self.target):
+        if self.agent_object is None and not is_shipped(self.target):
             yield from third_party_classes([self.target])
         elif self.runs_programs:
             yield f"a program that '{to_line(self.label, 100)}' starts"
@@ -191,7 +203,7 @@ class AgentSpec:
         Of a policy it says only that there is one.
         """
         return {
-            **asdict(replace(self, policy=None, player=None)),
+            **asdict(replace(self, policy=None, player=None, agent_object=None)),
             "policy": self.policy is not None,
             "player": self.player and self.player.to_dict(),
             "files": {name: str(path) for name, path in self.files.items()},
@@ -303,9 +315,12 @@ class RunSpec:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether its games are a function of their numbers: no person, no learner, no limit by the clock plays."""
-        people = any(agent.target == HUMAN_TARGET for agent in self.agents)
-        return not people and self.learner is None and all(agent.limits.turn_seconds is None for agent in self.agents)
+        """Whether its games are a function of their numbers.
+
+        No person, no object of a program, no learner, no limit by the clock plays.
+        """
+        known = all(agent.target not in (HUMAN_TARGET, OBJECT_TARGET) for agent in self.agents)
+        return known and self.learner is None and all(agent.limits.turn_seconds is None for agent in self.agents)
 
     @property
     def pairing_labels(self) -> tuple[tuple[str, str], ...]:

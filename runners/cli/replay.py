@@ -17,7 +17,7 @@ from runners.arena.code_fingerprints import build_code_record, describe_code_dif
 from runners.arena.experiment import build_engine
 from runners.arena.progress import Progress
 from runners.arena.replay import Replay, replay_run
-from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
+from runners.arena.spec import OBJECT_TARGET, POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.config.agent_policies import attach_policy
 from runners.config.yaml_options import load_raw_options
 from runners.hosting.interruption import exit_code, stop_on_signal
@@ -62,6 +62,12 @@ def build_run_spec(record: RunRecord, archive: Archive, trusted: bool) -> RunSpe
     if described.get("learner") is not None:
         raise RequestError(f"run {record.run_id} was played by an agent while it learned: repeat its training instead")
     known = {key: described[key] for key in ("seed", "opening_plies", "seats", "salt") if key in described}
+    objects = [agent["label"] for agent in described["agents"] if agent["target"] == OBJECT_TARGET]
+    if objects:
+        raise RequestError(
+            f"run {record.run_id} cannot be repeated: {objects[0]} was an object in a program, of which "
+            "there is no description"
+        )
     spec = RunSpec(
         rules=Rules(**described["rules"]),
         agents=tuple(_build_agent_spec(agent, archive, trusted) for agent in described["agents"]),

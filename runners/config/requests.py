@@ -27,8 +27,18 @@ if TYPE_CHECKING:
     from runners.arena.sprt import SprtExperiment
 
 
-def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> RunRequest:
+OBJECT_KEY = "object"  # of an entry of ``agents`` that stands for an object of a program, by its number
+
+
+def build_request(
+    cfg: DictConfig,
+    choices: Mapping[str, str],
+    overrides: Sequence[str] = (),
+    objects: Sequence[AgentSpec] = (),
+) -> RunRequest:
     """Check a composed configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
+
+    ``objects`` are the agents for which entries of ``agents`` stand, see ``OBJECT_KEY``.
 
     Raises ``RequestError`` for the first invalid value.
     """
@@ -37,7 +47,7 @@ def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequen
     tournament = cfg.agents is not None
     rules = name_rules(build_rules(to_plain_dict(cfg.rules)), choices["rules"])
     agents = (
-        _build_tournament_agents(cfg.agents, overrides, storage)
+        _build_tournament_agents(cfg.agents, overrides, storage, objects)
         if tournament
         else _build_match_agents(cfg, choices, storage)
     )
@@ -74,14 +84,19 @@ def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: Ar
 
 
 def _build_tournament_agents(
-    entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveOptions
+    entries: Sequence[Any], overrides: Sequence[str], storage: ArchiveOptions, objects: Sequence[AgentSpec]
 ) -> tuple[AgentSpec, ...]:
     """Return the agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(f"{override} has no effect: agents=[…] names all players; leave one of the two out")
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
-    agents = [agent_from_entry(value, storage.root, trusted=True) for value in values]
+    agents = [
+        objects[value[OBJECT_KEY]]
+        if objects and isinstance(value, dict) and OBJECT_KEY in value
+        else agent_from_entry(value, storage.root, trusted=True)
+        for value in values
+    ]
     if len(agents) < 2:
         match = f"qarena run {shlex.quote(agents[0].label if agents else 'mcts')} random"
         raise RequestError(f"{len(agents)} agent is named: name two for a match, {match}, or more for a tournament")

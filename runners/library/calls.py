@@ -116,7 +116,13 @@ def build_call(
     archive: str | PurePath | None,
     config_dir: str | Path | Sequence[str | Path],
 ) -> Call:
-    """The call of a command such as ``policy build``, whose yaml is ``policy_build``."""
+    """The call of a command such as ``policy build``, whose yaml is ``policy_build``.
+
+    Raises ``RequestError`` for an object in place of a label.
+    """
+    for word in words:
+        if not isinstance(word, str):
+            raise RequestError(f"{word!r} is no label: qarena {command} takes labels, objects play in runners.run")
     folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
     root = None if archive is None else str(archive)
     return Call(command, command.replace(" ", "_"), words, root, [Path(folder) for folder in folders])

@@ -14,13 +14,14 @@ from quarto.errors import FailureError
 from runners.library.calls import Setting, build_call, format_setting, format_swept_setting
 
 if TYPE_CHECKING:
+    from agents import BatchAgent, GameAgent, KernelAgent
     from analytics.report.result import Result
     from runners.arena.execution import RunOutcome
     from runners.config.sweep import Job, Sweep
 
 
 def run(
-    *agents: str,
+    *agents: str | GameAgent | BatchAgent | KernelAgent,
     archive: str | PurePath | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | Sequence[str | Path] = (),
@@ -33,8 +34,9 @@ def run(
     threads take turns.
 
     Args:
-        agents: Labels, such as ``"mcts(iterations=200)"``: two are a match, more a tournament. None if an
-            ``experiment`` names them.
+        agents: Labels, such as ``"mcts(iterations=200)"``, or objects of your own classes: two are a match, more a
+            tournament. None if an ``experiment`` names them. A run with objects is new at each call, and nothing can
+            extend it or play it again, because only this program has the objects.
         archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"archive.shard_games=1000"`` or ``"a.depth=2"``.
         config_dir: A folder, or several, with yamls and agents of your own.
@@ -59,14 +61,22 @@ def run(
     from runners.config.requests import build_request
     from runners.config.schemas import RunConfig
     from runners.hosting.interruption import stop_on_signal
+    from runners.library.objects import describe_objects, format_agents, format_python_call, separate_run
     from runners.terminal.console import show_progress_bar
 
-    call = build_call("run", [*agents, *map(format_setting, settings.items()), *overrides], archive, config_dir)
+    words = [*format_agents(agents), *map(format_setting, settings.items()), *overrides]
+    call = build_call("run", words, archive, config_dir)
     with call.compose(RunConfig) as cfg:
-        request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
+        objects = describe_objects(agents)
+        request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task, objects)
+        if objects:
+            request = separate_run(request)
         experiment = prepare_experiment(request)
         with stop_on_signal() as stop, show_progress_bar("playing", "games", request.progress) as progress:
-            outcome = execute_experiment(experiment, call.command, stop, progress)
+            command = format_python_call(agents, words) if objects else call.command
+            outcome = execute_experiment(experiment, command, stop, progress)
+    if outcome.stopped and objects:
+        raise KeyboardInterrupt(f"run {outcome.run_id}: finished games are kept; another call is another run")
     if outcome.stopped:
         raise KeyboardInterrupt(f"run {outcome.run_id}: finished games are kept, the same call plays the rest")
     return _build_result(outcome, request.notes)

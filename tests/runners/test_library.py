@@ -9,16 +9,20 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 import runners
 from analytics import open_archive
 from analytics.store.archive import Archive
+from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
+from quarto.views import PositionView
 from runners.arena import execution
 from runners.config.application import RUN
 from tests.runners.conftest import Qarena
@@ -140,6 +144,69 @@ def test_interrupting_a_sweep_stops_it(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(execution, "_play_missing_units", interrupt)
     with pytest.raises(KeyboardInterrupt, match="the same call plays the rest"):
         runners.sweep("random", "dumb", games=2, seed=[1, 2], archive=tmp_path / "archive")
+
+
+class Corner:
+    """Places in the first free cell."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return position.free[0], int(rng.choice(position.available)) if position.available else -1
+
+
+def test_an_object_plays_runs_of_its_own(qarena: Qarena, tmp_path: Path) -> None:
+    corner, label, root = Corner(), "mcts(iterations=2)", tmp_path / "archive"
+    one = runners.run(corner, label, "random", games=4, archive=root, progress=False)
+    two = runners.run(corner, Corner(), games=4, archive=root, overrides=["archive.other_code=new"])
+    three = runners.run(corner, corner, games=4, archive=root)
+    assert len({one.run_id, two.run_id, three.run_id}) == 3
+    assert "an object of this program, so the run cannot be extended or played again" in one.note
+    assert "'_target_: corner.Corner'" in one.note
+    assert two.frame.select("first", "second").rows() == [("Corner", "Corner-2")]
+    with open_archive(root) as archive:
+        record = archive.archive.load_run(one.run_id)
+        assert record.command == f"runners.run(<Corner>, '{label}', 'random', games=4, progress=false)"
+        assert {*record.code["agents"]} == {label, "random"}  # no code is claimed of what has no description
+        agents = archive.sql("SELECT DISTINCT agent FROM seats ORDER BY 1")["agent"].to_list()
+        assert agents == ["Corner", "Corner-2", label, "random"]
+        assert "Corner" in archive.ratings().frame["agent"]
+    assert verify_archive(Archive.open(root)).problems == []
+    assert "Corner" in runners.annotate(root, run=one.run_id).frame["agent"]
+    runners.build_policy("gift", archive=root)
+    assert runners.rebuild_policy("gift", root).frame.is_empty()
+    for more in ((), ("--trust-agents",)):
+        refused = qarena("archive", "replay", one.run_id, "--archive", str(root), *more)
+        assert refused.code == 2
+        assert "Corner was an object in a program" in refused.err
+
+
+def test_a_run_of_objects_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked, lock = [], Archive.lock_run
+
+    def record_lock(archive: Archive, run_id: str) -> AbstractContextManager[None]:
+        locked.append(run_id)
+        return lock(archive, run_id)
+
+    monkeypatch.setattr(Archive, "lock_run", record_lock)
+    assert [runners.run(Corner(), "random", games=2, archive=tmp_path).run_id] == locked
+
+
+def test_what_no_object_can_do_is_refused(tmp_path: Path) -> None:
+    random_class = type("random", (Corner,), {})
+    call: Callable[..., object] = runners.run
+    for players, settings, message in (
+        ((Corner, "random"), {}, r"Corner is a class: pass an object of it, Corner\(\)"),
+        ((Corner(), "random"), {"overrides": ["executor=processes"]}, "plays on threads only"),
+        ((Corner(), "random"), {"overrides": ["a.turn_seconds=1"]}, "has no effect"),
+        ((random_class(), "dumb"), {}, "'random' has the name of an agent"),
+        ((object(), "dumb"), {}, "is not a KernelAgent"),
+        ((Corner(),), {}, "1 agent is named"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            call(*players, archive=tmp_path / "archive", **settings)
+    other: Callable[..., object] = runners.sprt
+    with pytest.raises(RequestError, match=r"objects play in runners\.run"):
+        other(Corner(), "random", archive=tmp_path / "archive")
+    assert not (tmp_path / "archive").exists()
 
 
 def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from mypy import api
 
 from tests.paths import ROOT
 
-(PROGRAM,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
+PROGRAM, OBJECT = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
 
 # What else users write, with two mistakes that a type checker finds.
 MORE = '''
@@ -41,6 +41,7 @@ result: Result = archive.lengths(agent="random", where="plies > 5")
 path: Path = result.write("lengths.svg")
 value: int = quarto.solve(quarto.PositionView.parse("0.6F/.3A./..5./C..9 7")).turns[0].value
 games: int = archive.sql("FROM games").height + archive.scan("games", match.run_id).collect().height
+runners.run(Corner(), "random", games=2)
 version: str = runners.__version__
 tested: list[str | None] = runners.sprt("mcts", "random", elo1=20).frame["accepted"].to_list()
 for more in (
@@ -61,7 +62,7 @@ archive.openings(by="turns")
 def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(PROGRAM, names)  # noqa: S102
+    exec(PROGRAM + OBJECT, names)  # noqa: S102
     assert (tmp_path / "ratings.csv").read_text().startswith("rank,agent,elo")
 
 

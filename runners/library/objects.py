@@ -1,0 +1,93 @@
+"""Agents that are objects of a program, such as an instance of a class that a notebook's cell defines.
+
+Nothing outside the program can make such an agent again. So a run with one has an id of its own and a single
+writer, and its record claims no code of that agent.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analytics.store.labels import quote
+from analytics.store.records import LABEL
+from quarto.errors import RequestError
+from runners.arena.executors.base import THREADS
+from runners.arena.spec import OBJECT_TARGET, AgentSpec
+from runners.config.arguments import expand_override
+from runners.config.requests import OBJECT_KEY
+from runners.config.yaml_options import list_options
+
+if TYPE_CHECKING:
+    from runners.arena.request import RunRequest
+
+
+def format_agents(agents: Sequence[object]) -> list[str]:
+    """Format agents as words of the command line; with objects among them as one list, in which these are numbers."""
+    labels = [agent for agent in agents if isinstance(agent, str)]
+    if len(labels) == len(agents):
+        return labels
+    objects = _list_objects(agents)
+    entries = [
+        quote(expand_override(agent)) if isinstance(agent, str) else f"{{{OBJECT_KEY}:{_find_index(objects, agent)}}}"
+        for agent in agents
+    ]
+    return [f"agents=[{','.join(entries)}]"]
+
+
+def format_python_call(agents: Sequence[object], words: Sequence[str]) -> str:
+    """Format a call of ``run`` with objects for the record; no command does the same."""
+    names = [repr(agent) if isinstance(agent, str) else f"<{type(agent).__name__}>" for agent in agents]
+    return f"runners.run({', '.join([*names, *words[1:]])})"
+
+
+def _list_objects(agents: Sequence[object]) -> list[object]:
+    """List the agents that are no labels, each once."""
+    objects: list[object] = []
+    for agent in agents:
+        if not isinstance(agent, str) and _find_index(objects, agent) is None:
+            objects.append(agent)
+    return objects
+
+
+def _find_index(objects: Sequence[object], agent: object) -> int | None:
+    return next((index for index, known in enumerate(objects) if known is agent), None)
+
+
+def describe_objects(agents: Sequence[object]) -> list[AgentSpec]:
+    """Describe the agents that are no labels, each once, labelled by the names of their classes.
+
+    Raises ``RequestError`` for a class in place of an object, and for a class with the name of an agent.
+    """
+    specs: list[AgentSpec] = []
+    for agent in _list_objects(agents):
+        if isinstance(agent, type):
+            raise RequestError(f"{agent.__name__} is a class: pass an object of it, {agent.__name__}()")
+        name = type(agent).__name__
+        if not LABEL.fullmatch(name) or "(" in name or name in list_options("agent"):
+            raise RequestError(f"the class {name!r} has the name of an agent, or one that cannot be shown: rename it")
+        count = sum(spec.params["class"] == name for spec in specs)
+        label = f"{name}-{count + 1}" if count else name
+        specs.append(AgentSpec(label, OBJECT_TARGET, {"class": name}, agent_object=agent, trusted=True))
+    return specs
+
+
+def separate_run(request: RunRequest) -> RunRequest:
+    """Give a request with objects a run of its own, and a note on what cannot be done with it.
+
+    Raises ``RequestError`` for an executor other than threads, which would have to copy the objects.
+    """
+    objects = [spec for spec in request.spec.agents if spec.is_object]
+    if request.executor != THREADS:
+        raise RequestError(f"{objects[0].label} is an object, which plays on threads only: leave executor out")
+    name = str(objects[0].params["class"])
+    note = (
+        f"{name} is an object of this program, so the run cannot be extended or played again, and its record names no "
+        f"code for it; an agent like any other is a class in a file {name.lower()}.py with a yaml "
+        f"agent/{name.lower()}.yaml that says '_target_: {name.lower()}.{name}', and its folder as config_dir "
+        "(qarena agents new writes both)"
+    )
+    spec = replace(request.spec, salt=secrets.token_hex(8))
+    return replace(request, spec=spec, notes=(*request.notes, note))
