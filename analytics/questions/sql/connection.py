@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -31,12 +32,15 @@ from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowSt
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
 from analytics.questions.sql.syntax import POLICY_MACRO, find_references
 from analytics.store.files.local_files import build_filesystem
+from analytics.store.labels import find_stored_label
 from analytics.store.marker import VerifiableFile
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.tables.derived.boards import KEY_COLUMNS
 from analytics.tables.derived.definitions import NotIndexedError
 from quarto.errors import FailureError, RequestError
+
+logger = logging.getLogger(__name__)
 
 ORDERED_OPENINGS_MACRO = "ordered_openings"
 QUERYABLE_NAMES = {*views.VIEWS, ORDERED_OPENINGS_MACRO, POLICY_MACRO}  # what a question may read
@@ -61,6 +65,7 @@ class Connection:
         self._defined: set[str] = set()  # views and macros that DuckDB knows
         self._made: set[str] = set()  # views that have their rows
         self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND_COLUMNS`` that they have
+        self._noted: set[str] = set()  # labels in other spellings of which the user was told
         self._broken: dict[str, FailureError] = {}  # by view
         self.failures = Failures()  # of replays that the question of this moment reads
         self.scratch = ScratchFolder()
@@ -128,8 +133,23 @@ class Connection:
         for view in sorted({views.SOURCE_VIEWS.get(name, name) for name in read.views - {POLICY_MACRO}} - self._made):
             self._try_fill_view(view, read.composed)
         names = [card.name for card in self._files.archive.load_cards()] if read.policies is None else read.policies
+        if read.texts:
+            self._find_labels(read.texts, read.labels)
         if names:
             self.duckdb.execute(views.create_policy_macro_sql({name: self.build_policy_query(name) for name in names}))
+
+    def _find_labels(self, texts: Collection[str], labels: Collection[str]) -> None:
+        """Give the macro ``label`` its values; warn of other spellings of stored labels."""
+        archive, records = self._files.archive, list[RunRecord]()
+        for run_id in archive.list_recorded_run_ids():
+            with suppress(FailureError):  # a damaged record fails when it is read
+                records.append(archive.load_run(run_id))
+        stored = {text: label for text in texts if (label := find_stored_label(records, text)) != text}
+        for text in sorted(stored.keys() - {*labels, *self._noted}):
+            self._noted.add(text)
+            logger.warning("%r is stored as %r: write label(%s)", text, stored[text], views.quote_literal(text))
+        if labels:
+            self.duckdb.execute(views.create_label_macro_sql(stored))
 
     def _define_missing(self, names: Iterable[str]) -> bool:
         """Make views, without their rows, and macros, in the order of ``list_needed_names``; false: all were there."""

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from analytics.questions.sql import views
-from analytics.questions.sql.syntax import POLICY_MACRO
+from analytics.questions.sql.syntax import LABEL_MACRO, POLICY_MACRO
 from analytics.store.schema import TABLE_SCHEMAS
 
 _DEFINITION_FILES = ("macros.sql", "made_views.sql", "position_macros.sql")
@@ -33,7 +33,8 @@ def load_definitions() -> dict[str, str]:
         view: views.create_empty_view_sql(view)
         for view in (*TABLE_SCHEMAS, *views.RECORD_VIEWS, *views.HIDDEN_VIEWS, "boards")
     }
-    return stored | {POLICY_MACRO: views.create_policy_macro_sql({})} | _read_definition_files()
+    macros = {LABEL_MACRO: views.create_label_macro_sql({}), POLICY_MACRO: views.create_policy_macro_sql({})}
+    return stored | macros | _read_definition_files()
 
 
 @cache

@@ -33,6 +33,7 @@ _TEXT_QUERY_FUNCTIONS = (
     "query_table",
 )  # table functions that take a question or the name of a table as a text
 _TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name parts of it by WITH"
+LABEL_MACRO = "label"  # the macro that finds the stored label of an agent
 POLICY_MACRO = "policy"  # the macro that is the table of a policy
 
 
@@ -80,6 +81,8 @@ class QueryReferences(NamedTuple):
     policies: set[str] | None  # names in policy('NAME'); None: any
     composed: bool = False  # a name is made of texts while it is answered: it may read less than all
     columns: set[str] | None = None  # names of columns in it; None: it may read any
+    texts: Collection[str] = ()  # its string literals that could be labels with parameters
+    labels: Collection[str] = ()  # those of them to which the macro ``label`` is applied
 
 
 def find_references(
@@ -107,7 +110,27 @@ def find_references(
         for argument in function["arguments"]
     }
     policies = None if None in named else {name for name in named if name is not None}
-    return QueryReferences((tables | functions) & set(queryable_names), policies, columns=_find_column_names(tree))
+    texts, labels = _find_label_texts(tree)
+    read = (tables | functions) & set(queryable_names)
+    return QueryReferences(read, policies, columns=_find_column_names(tree), texts=texts, labels=labels)
+
+
+def _find_label_texts(tree: Node) -> tuple[set[str], set[str]]:
+    """The string literals that end as a label with parameters does; and those inside the macro ``label``."""
+    calls = [
+        node
+        for node in walk_nodes(tree)
+        if node.get("class") == "FUNCTION" and node.get("function_name", "").lower() == LABEL_MACRO
+    ]
+    texts, labels = (
+        {
+            node["literal"]["text"]
+            for node in walk_nodes(part)
+            if node.get("class") == "CONSTANT" and node.get("literal", {}).get("kind") == "STRING"
+        }
+        for part in (tree, calls)
+    )
+    return {text for text in texts if text.endswith(")")}, labels
 
 
 def _find_column_names(tree: Node) -> set[str] | None:

@@ -189,6 +189,13 @@ def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
     return f"CASE WHEN {column} <> 0 THEN list_filter([{listed}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
 
 
+def create_label_macro_sql(stored_labels: Mapping[str, str]) -> str:
+    """The statement that makes ``label(agent)`` the stored label of a text, and of any other text itself."""
+    pairs = ", ".join(f"{quote_literal(text)}: {quote_literal(label)}" for text, label in stored_labels.items())
+    found = f"coalesce(MAP {{{pairs}}}[agent], agent)" if pairs else "agent"
+    return f"CREATE OR REPLACE MACRO label(agent) AS {found}"
+
+
 def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
     """The statement that makes ``policy(name)`` the answer to a question for each name."""
     known = ", ".join(

@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 
 import analytics
 from analytics import Archive, open_archive
+from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import build_subject_sections
 from analytics.store.labels import find_stored_label
 from analytics.store.records import RunRecord
@@ -43,6 +44,28 @@ def test_a_method_has_the_rows_of_the_command(command: str, qarena: Qarena, samp
     assert done.code == 0, done.err
     written = COMMANDS[command](sample).write(tmp_path / "y.csv")
     assert written.read_bytes() == (tmp_path / "x.csv").read_bytes()
+
+
+def test_a_label_with_defaults_is_found_in_sql_or_its_user_is_told(
+    qarena: Qarena, sample: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    spelled = "rule_based(faithful=false)"
+    count = "SELECT count(*) FROM seats WHERE agent = {}"
+    games = sample.sql(count.format("'rule_based'")).item()
+    assert games > 0
+    assert sample.sql(count.format(f"label('{spelled}')")).item() == games
+    assert sample.sql("SELECT label('rule_based') || label(agent) FROM seats LIMIT 1").item().startswith("rule_based")
+    assert not caplog.records
+    for _ in range(2):
+        assert sample.sql(count.format(f"'{spelled}'")).item() == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        f"'{spelled}' is stored as 'rule_based': write label('{spelled}')"
+    ]
+    assert sample.sql("SELECT label('nobody(a=1)')").item() == "nobody(a=1)"
+    done = qarena("sql", count.format(f"label('{spelled}')"), "--archive", str(SAMPLE))
+    assert f"{games}" in done.out.replace(",", "")
+    with OpenArchive(SAMPLE, vocabulary_only=True) as strangers:
+        assert strangers.sql(count.format(f"label('{spelled}')")).item() == games
 
 
 def test_mistakes_are_those_of_the_command_and_of_the_report(qarena: Qarena, tmp_path: Path) -> None:
