@@ -56,11 +56,17 @@ def annotate(
 
 
 def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
-    """Index the positions of all games that are not indexed yet, for the view ``positions`` and quick openings."""
-    from runners.arena.indexing import update_whole_index
+    """Index the positions of all games that are not indexed yet, for the view ``positions`` and quick openings.
+
+    ``qarena sql`` does it by itself; a question from Python never writes. An archive that is open sees the index after
+    ``refresh``. Raises ``FailureError`` if the archive cannot be written.
+    """
+    from analytics.store.archive import Archive
+    from runners.arena.indexing import index_and_compact_sums
 
     with take_turn():
-        update_whole_index(parse_location(archive))
+        opened = Archive.open(parse_location(archive))
+        index_and_compact_sums(opened, opened.list_run_ids())
 
 
 def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:

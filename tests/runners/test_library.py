@@ -49,6 +49,20 @@ def test_a_call_extends_the_run_of_the_command(qarena: Qarena, tmp_path: Path) -
     assert result.run_id in again.out
 
 
+def test_positions_are_there_after_an_index(tmp_path: Path) -> None:
+    runners.run("random", "dumb", games=4, archive=tmp_path, progress=False)
+    archive = open_archive(tmp_path)
+    assert archive.openings().frame["games"].sum() == 4
+    for ask in (lambda: archive.scan("positions").collect(), lambda: archive.sql("FROM positions")):
+        with pytest.raises(FailureError, match=r"in Python runners\.index, then refresh"):
+            ask()
+    runners.index(tmp_path)
+    archive.refresh()
+    first = archive.sql("SELECT sum(games) AS games FROM positions WHERE ply = 0").item()
+    assert (first, archive.openings().frame["games"].sum()) == (4, 4)
+    assert archive.scan("positions").collect().height > 4
+
+
 def test_keywords_are_the_words_of_the_command(tmp_path: Path) -> None:
     result = runners.run(
         agents=["random", "dumb", "semi_random"], schedule="gauntlet", games=2, archive=tmp_path, rules="square"

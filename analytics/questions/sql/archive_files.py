@@ -122,7 +122,7 @@ class ArchiveFiles:
         ranges = len(self.archive.list_effective_ranges(run_id))
         raise NotIndexedError(
             f"{len(lacking)} of {ranges} ranges of games of run {run_id} are not indexed to ply {int(needed)}: run "
-            f"{self.archive.format_command('archive index')} first"
+            f"{self.archive.format_command('archive index')} first (in Python runners.index, then refresh)"
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
