@@ -9,7 +9,13 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from analytics.store.files.backend import DEFAULT_ARCHIVE, format_archive_option, parse_location
+from analytics.shadowing import check_packages
+
+try:
+    from analytics.store.files.backend import DEFAULT_ARCHIVE, format_archive_option, parse_location
+except ImportError:
+    check_packages()  # a package of one of our names is the likely cause
+    raise
 
 if TYPE_CHECKING:
     from analytics.library import Archive, GameFilters
@@ -61,6 +67,7 @@ def open_archive(
         16000
 
     """
+    check_packages()
     # Here, because importing analytics must not cost DuckDB and numba.
     from analytics.library import Archive
     from analytics.questions.sql.query_execution import QueryLimits

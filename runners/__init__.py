@@ -45,6 +45,9 @@ def __getattr__(name: str) -> object:
         if name in functions:
             from importlib import import_module
 
+            from analytics.shadowing import check_packages
+
+            check_packages()
             return getattr(import_module(f"runners.library.{module}"), name)
     raise AttributeError(f"module 'runners' has no attribute {name!r}")
 

@@ -34,7 +34,7 @@ PROVEN = {
             *("quarto/observations.py::copy", "quarto/observations.py::resolve_rules"),
             *("quarto/rules.py::__post_init__", "quarto/solver/table.py::build_search_record"),
             *("quarto/sources.py::_find_spec_by_finders", "runners/web/archive/sql_pool.py::_start_process"),
-            *("runners/cli/main.py::_check_package_shadowing", "runners/cli/system_errors.py::open_closed_streams"),
+            *("analytics/shadowing.py::describe_hidden_package", "runners/cli/system_errors.py::open_closed_streams"),
             "runners/learning/environments/stable_baselines.py::get_attr",
             *("runners/arena/executors/base.py::to_dict", "runners/arena/executors/ray_cluster.py::__init__"),
             *("runners/arena/executors/processes.py::__init__", "runners/hosting/subprocess_client.py::__init__"),

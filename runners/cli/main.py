@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib.util
 import io
 import sys
 import time
@@ -20,10 +19,11 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
+from analytics.shadowing import describe_hidden_package
 from quarto.errors import ArenaError, FailureError, RequestError
-from quarto.sources import INSTALLATION_FOLDERS, compilation_progress
+from quarto.sources import compilation_progress
 from runners.cli import archive, exact_play, games, policies
-from runners.cli.options import MARKUP, PROJECT_ROOT
+from runners.cli.options import MARKUP
 from runners.cli.system_errors import explain_system_error, flush_output, open_closed_streams, print_error
 from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
 
@@ -155,22 +155,9 @@ def _check_current_folder() -> None:
 
 
 def _check_package_shadowing() -> None:
-    """Raise if a folder on the import path hides one of the project's packages.
-
-    Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours.
-    """
-    for name in ("quarto", "agents", "analytics", "conf", "runners"):
-        found = importlib.util.find_spec(name)
-        places = list(found.submodule_search_locations or []) if found else []
-        if str(PROJECT_ROOT / name) not in places:
-            place, remedy = (*places, name)[0], "rename that folder, or take it off PYTHONPATH"
-            from importlib import metadata
-
-            if any(part in place for part in INSTALLATION_FOLDERS):
-                owners = {*metadata.packages_distributions().get(name, [])} - {"quarto-arena"}
-                owner = " and ".join(sorted(owners)) or "another distribution"
-                remedy = f"it belongs to {owner}, which needs an environment of its own"
-            raise RequestError(f"{place} hides the project's own package '{name}': {remedy}")
+    """Raise if another package hides one of the project's."""
+    if message := describe_hidden_package():
+        raise RequestError(message)
 
 
 class CompilingNotice:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,27 @@ def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     names: dict[str, object] = {}
     exec(PROGRAM + OBJECT, names)  # noqa: S102
     assert (tmp_path / "ratings.csv").read_text().startswith("rank,agent,elo")
+
+
+@pytest.mark.parametrize("name", ["agents", "quarto"])
+@pytest.mark.parametrize("program", ["from runners import run", "import analytics; analytics.open_archive()"])
+def test_a_distribution_that_hides_a_package_is_named_at_once(name: str, program: str, tmp_path: Path) -> None:
+    folder = tmp_path / "site-packages"
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {folder / name} hides the project's own package '{name}': it belongs to another distribution, "
+        "which needs an environment of its own"
+    )
 
 
 @pytest.mark.slow

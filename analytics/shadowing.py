@@ -1,0 +1,38 @@
+"""Other packages of our names that come first on the import path. Imports the standard library only."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
+INSTALLATION_FOLDERS = ("site-packages", "dist-packages")
+ROOT = Path(__file__).resolve().parents[1]  # of the project, or of where it is installed
+
+
+def check_packages() -> None:
+    """Raise ``ImportError`` with one line if another package hides one of ours."""
+    if message := describe_hidden_package():
+        raise ImportError(message)
+
+
+def describe_hidden_package() -> str:
+    """Describe the first of our packages that another hides, and the way out; nothing if all are ours.
+
+    Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours.
+    """
+    for name in PACKAGES:
+        spec = find_spec(name)
+        places = [*(spec.submodule_search_locations or ())] if spec else []
+        if str(ROOT / name) in places:
+            continue
+        place = (*places, spec.origin if spec and spec.origin else name)[0]
+        remedy = "rename that folder, or take it off PYTHONPATH"
+        if any(part in place for part in INSTALLATION_FOLDERS):
+            from importlib import metadata  # it takes longer than all else here
+
+            owners = {*metadata.packages_distributions().get(name, [])} - {"quarto-arena"}
+            owner = " and ".join(sorted(owners)) or "another distribution"
+            remedy = f"it belongs to {owner}, which needs an environment of its own"
+        return f"{place} hides the project's own package '{name}': {remedy}"
+    return ""
