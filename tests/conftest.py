@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.paths import SAMPLE
+
 if TYPE_CHECKING:
     from analytics.store.files.backend import ObjectUrl
     from tests.object_storage import Proxy
@@ -54,6 +56,15 @@ LONGEST_FIRST = (
     "test_derive.py",
     "test_terminal.py",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unchanged_sample() -> Iterator[None]:
+    """Fail if a test writes into the sample, which is part of the repository: index a copy of it."""
+    before = {path: path.stat().st_mtime_ns for path in SAMPLE.rglob("*")}
+    yield
+    assert {path: path.stat().st_mtime_ns for path in SAMPLE.rglob("*")} == before
+
 
 # What is compared under every variant of the rules is compared under three of them by ``make test``.
 SELDOM = {"square", "torus_square"}

@@ -60,9 +60,11 @@ ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[OpenArchive]:
-    with OpenArchive(SAMPLE) as found:
-        yield found
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
+    """A copy of the sample, because questions about openings index it."""
+    root = shutil.copytree(SAMPLE, tmp_path_factory.mktemp("opened") / "sample")
+    with OpenArchive(root) as archive:
+        yield archive
 
 
 def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
     answer = explore_position(opened, OpeningsQuery(position))
     assert answer.explored is not None
-    text = qarena("openings", position, f"--archive={SAMPLE}", "--format", "json").out
+    text = qarena("openings", position, f"--archive={opened.archive.root}", "--format", "json").out
     column = "gift" if answer.explored.by == "gift" else "cell"
     listed = {row[column]: row["share"] for row in json.loads(text)}
     assert sum(listed.values()) == pytest.approx(1)
