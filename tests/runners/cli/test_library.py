@@ -33,14 +33,14 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def sample() -> Iterator[Archive]:
-    with open_archive(SAMPLE) as archive:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    with open_archive(shutil.copytree(SAMPLE, tmp_path_factory.mktemp("library") / "sample")) as archive:
         yield archive
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_method_has_the_rows_of_the_command(command: str, qarena: Qarena, sample: Archive, tmp_path: Path) -> None:
-    done = qarena(*command.split(), "--archive", str(SAMPLE), "--output", str(tmp_path / "x.csv"))
+    done = qarena(*command.split(), "--archive", str(sample.archive.root), "--output", str(tmp_path / "x.csv"))
     assert done.code == 0, done.err
     written = COMMANDS[command](sample).write(tmp_path / "y.csv")
     assert written.read_bytes() == (tmp_path / "x.csv").read_bytes()
