@@ -52,8 +52,8 @@ def state(game: Any) -> list[Any]:
 def test_pieces_are_those_of_the_original() -> None:
     game = Quarto()
     pieces = [game.get_piece_charachteristics(i) for i in range(16)]
-    found = [[piece.HIGH, piece.COLOURED, piece.SOLID, piece.SQUARE, piece.binary] for piece in pieces]
-    assert found == RECORDED["pieces"]
+    fields = [[piece.HIGH, piece.COLOURED, piece.SOLID, piece.SQUARE, piece.binary] for piece in pieces]
+    assert fields == RECORDED["pieces"]
     assert all(i == 8 * p.HIGH + 4 * p.COLOURED + 2 * p.SOLID + p.SQUARE for i, p in enumerate(pieces))
     assert Piece(True, False, True, True).binary == [1, 0, 1, 1]
 
