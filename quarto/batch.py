@@ -75,8 +75,8 @@ class Turns(NamedTuple):
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
 
-NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # of an evaluation: nothing was reported, or no turn was asked for
-VALUE_UNITS = 1_000_000  # of an evaluation's value, in 1
+NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # in an evaluation: not reported, or no turn was asked for
+VALUE_UNITS = 1_000_000  # in a value of 1: evaluations have millionths
 
 
 class Evaluations(NamedTuple):
@@ -173,8 +173,8 @@ class Block(NamedTuple):
     opening: int  # plies that were imposed on each game
     games: Games  # G = pairs x games_a_pair
     swapped: bool = True  # both games of each pair
-    evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if they were asked for
-    seconds: float = 0.0  # that one thread took to play them
+    evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if requested
+    seconds: float = 0.0  # that one thread took to play the games
 
     @property
     def games_per_pair(self) -> int:

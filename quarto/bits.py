@@ -1,4 +1,4 @@
-"""Bit operations for kernels, as single machine instructions where the processor has them; lanes.
+"""Bit operations for kernels, as single machine instructions where the processor has them, and lanes.
 
 Lanes are four masks of 16 cells in one uint64, one for each attribute of the pieces.
 """
@@ -122,7 +122,7 @@ def nth_bit_by_deposit(mask: int, n: int) -> int:
     return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
 
 
-# Whether numba compiles for this machine's own processor, and that has PDEP.
+# Whether numba compiles for this machine's own processor, and this processor has PDEP.
 HAS_BIT_DEPOSIT = (
     not (numba.config.CPU_NAME or numba.config.CPU_FEATURES)
     and platform.machine() in ("x86_64", "AMD64")

@@ -5,14 +5,14 @@ pieces: XOR of all pieces with a constant (16) and any permutation of the four a
 same form if and only if some symmetry maps one to the other. Method: the seed study, after M. Kerner's count of 12,288
 symmetries.
 
-A turn, which is a position and a decision in it, has one form too. The board comes first. It is made canonical as
-boards without a hand are. Of all symmetries that do so, it takes the one that makes the hand, then the cell, then the
-chosen piece the least. So positions that follow one board by different gifts are neighbours. Turns that a symmetry of
+A turn, which is a position and a decision in it, has one form too. The board comes first: it is made canonical as
+boards without a hand are. Of all symmetries that do so, the form takes the one that makes the hand, then the cell, then
+the chosen piece the least. Hence positions that differ in the gift alone are neighbours, and turns that a symmetry of
 the position exchanges have one form.
 
-A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane say anything. Squeezed to
-them, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part beside them. In ``board_key``
-it is the number of the canonical mask. In ``pack_board`` it is the hand, because there the mask has a column of its
+A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane carry information.
+Squeezed to these cells, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part: in
+``board_key`` the number of the canonical mask, in ``pack_board`` the hand, because there the mask has a column of its
 own. A key is never a hash: different forms have different keys.
 """
 
@@ -195,8 +195,8 @@ def canonical_position(position: Position, rules: Rules) -> Position:
     )
     hand = NONE if position.hand == NONE else 0
     canonical_one = Position(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
-    taken = {hand, *board(canonical_one)} - {NONE}
-    return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in taken))
+    used_pieces = {hand, *board(canonical_one)} - {NONE}
+    return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in used_pieces))
 
 
 class CanonicalTurn(NamedTuple):
@@ -240,7 +240,7 @@ def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int]
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])
     top = highest_cell(minimal)
-    least, decided = ~uint64(0), int64(1) << 12
+    least, least_decision = ~uint64(0), int64(1) << 12
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
         permutation = int64(tables.attaining[i])
         moved = move_lanes(lanes, permutation, tables)
@@ -255,16 +255,16 @@ def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int]
         a, b, c, d = max(a, b), min(a, b), max(c, d), min(c, d)
         a, b, c, d = max(a, c), max(b, d), min(a, c), min(b, d)
         b, c = max(b, c), min(b, c)
-        ordered = (
+        sorted_lanes = (
             uint64(a >> 2) | uint64(b >> 2) << uint64(16) | uint64(c >> 2) << uint64(32) | uint64(d >> 2) << uint64(48)
         )
         in_hand = ((a >> 1) & 1) | (b & 2) | ((c >> 1) & 1) << 2 | ((d >> 1) & 1) << 3
         chosen = (a & 1) | (b & 1) << 1 | (c & 1) << 2 | (d & 1) << 3
         decision = in_hand << 8 | int64(tables.cells[permutation, cell]) << 4 | chosen
-        if ordered < least or (ordered == least and decision < decided):
-            least, decided = ordered, decision
-    word = pack_board(least, minimal, decided >> 8, tables)
-    return CanonicalTurn(minimal, word, (decided >> 4) & 15, decided & 15 if piece >= 0 else int64(NONE))
+        if sorted_lanes < least or (sorted_lanes == least and decision < least_decision):
+            least, least_decision = sorted_lanes, decision
+    word = pack_board(least, minimal, least_decision >> 8, tables)
+    return CanonicalTurn(minimal, word, (least_decision >> 4) & 15, least_decision & 15 if piece >= 0 else int64(NONE))
 
 
 LARGEST_KEY_BOARD = 12  # pieces of the largest board whose key fits one word: 14 + 4 x 12 = 62 bits

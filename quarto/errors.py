@@ -21,7 +21,7 @@ PROJECT_FOLDERS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("qua
 
 
 class ArenaError(Exception):
-    """An error with one line for the user: the value, the likely cause, the remedy."""
+    """An error with one line for the user: the value, the likely cause, and what to do."""
 
     exit_code = 1
 

@@ -219,12 +219,12 @@ class Kernel:
 
 
 @typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
-def _resolve_kernel_type(called: Kernel, context: Any) -> Any:
+def _resolve_kernel_type(callee: Kernel, context: Any) -> Any:
     """Tell numba the type of a kernel that another kernel calls."""
     if context.purpose.name == "argument":
-        raise TypeError(f"{called.__qualname__} is a kernel: give another kernel load({called.__qualname__})")
-    dispatcher = _compilations.dispatchers.get(called)
-    return numba.typeof(called.load_while_compiling() if dispatcher is None else dispatcher)
+        raise TypeError(f"{callee.__qualname__} is a kernel: give another kernel load({callee.__qualname__})")
+    dispatcher = _compilations.dispatchers.get(callee)
+    return numba.typeof(callee.load_while_compiling() if dispatcher is None else dispatcher)
 
 
 _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all kernels of imported modules
@@ -279,9 +279,9 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
     ask the solver, whose compilation takes a second and a half. A call by address costs two nanoseconds.
     """
 
-    def __init__(self, called: Kernel) -> None:
-        super().__init__(f"{called.__module__}.{called.__qualname__}", called.declared)
-        self.called = called
+    def __init__(self, callee: Kernel) -> None:
+        super().__init__(f"{callee.__module__}.{callee.__qualname__}", callee.declared)
+        self.callee = callee
         self._has_address = False
 
     def load(self) -> None:
@@ -293,13 +293,13 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
         """Load the kernel in a thread that may be compiling a caller: see ``Kernel.load_while_compiling``."""
         if not self._has_address:
             compiled = types.CompileResultWAP(
-                self.called.load_while_compiling().get_compile_result(self.called.declared)
+                self.callee.load_while_compiling().get_compile_result(self.callee.declared)
             )
             binding.add_symbol(self.symbol, compiled.address)
             self._has_address = True
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.called(*arguments)
+        return self.callee(*arguments)
 
 
 register_model(ExternalKernel)(models.OpaqueModel)  # as of every external function: it has no value of its own

@@ -21,7 +21,7 @@ ROW_DIGITS = "1234"
 ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
 CLASSIC_NAME = "classic"
 RULES_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-MAX_QUOTED_CHARACTERS = 60  # characters of a wrong text that a message repeats
+MAX_QUOTED_CHARACTERS = 60  # of a wrong text, in a message
 POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
 
 
@@ -105,11 +105,11 @@ def parse_game(text: str) -> list[tuple[int, int]]:
         if not at:
             raise RequestError(f"{_quote_shortened(word)} is not piece@cell, such as F@b1 ({where})")
         piece, cell = parse_piece(piece_text, where), parse_cell(cell_text, where)
-        for before, (other_piece, other_cell) in enumerate(plies):
+        for earlier_ply, (other_piece, other_cell) in enumerate(plies):
             if piece == other_piece:
-                raise RequestError(f"piece {piece_text!r} was already placed at ply {before} ({where})")
+                raise RequestError(f"piece {piece_text!r} was already placed at ply {earlier_ply} ({where})")
             if cell == other_cell:
-                raise RequestError(f"cell {cell_text!r} was already taken at ply {before} ({where})")
+                raise RequestError(f"cell {cell_text!r} was already taken at ply {earlier_ply} ({where})")
         plies.append((piece, cell))
     return plies
 
@@ -132,12 +132,12 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
         for column, digit in enumerate(row):
             if digit != ".":
                 plies.append((parse_piece(digit, where), cell_at(number, column)))
-    seen: dict[int, int] = {}
+    cell_of_piece: dict[int, int] = {}
     for piece, cell in plies:
-        if piece in seen:
-            first, second = format_cell(seen[piece]), format_cell(cell)
+        if piece in cell_of_piece:
+            first, second = format_cell(cell_of_piece[piece]), format_cell(cell)
             raise RequestError(f"piece {format_piece(piece)!r} is on {first} and on {second} ({where})")
-        seen[piece] = cell
+        cell_of_piece[piece] = cell
     return plies
 
 

@@ -3,8 +3,8 @@
 ``from quarto import Quarto, Player, Piece`` gives these classes. They are our own implementation of the members that
 players of that package use, private names included. Names and conventions are those of that package: x is the column
 and y the row. A piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a
-process of their own (``runners/hosting/polito/``). The standard library of Python 3.7 only: such an interpreter may
-import it. Boards are arrays of NumPy where it is installed, and ``ListBoard`` elsewhere.
+process of their own (``runners/hosting/polito/``). This module uses the standard library of Python 3.7 only, because
+such an interpreter may import it. Boards are arrays of NumPy where it is installed, and ``ListBoard`` elsewhere.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 try:
     import numpy as np
-except ImportError:  # players that need it say so themselves
+except ImportError:  # players that need NumPy say so themselves
     np = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# That package's star import gives the last three as well, and there are players that use them without an import.
+# The star import of that package gives the last three as well, and some players use them without an import.
 __all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
 
 NO_PIECE = -1
@@ -57,9 +57,9 @@ class Piece:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Piece:
         """Copy the piece quickly, because players copy games at every node of their searches."""
-        copied = copy.copy(self)
-        copied.binary = self.binary.copy()
-        return copied
+        piece = copy.copy(self)
+        piece.binary = self.binary.copy()
+        return piece
 
 
 class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9

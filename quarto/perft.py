@@ -1,4 +1,4 @@
-"""Exact counts of games and boards, ply by ply, and what they say of random play.
+"""Exact counts of games and boards, ply by ply, and what they say about random play.
 
 Method: forward expansion of canonical live boards, each with the number of game prefixes that lead to its orbit. The
 mask of a child follows from its parent's mask and the cell alone, so the children are made one canonical mask at a
@@ -7,8 +7,8 @@ generation by node counts and call the test perft.)
 
 In random play the piece and the cell of every ply are uniform over those that are left, whichever player chooses them.
 So all sequences of plies are equally likely, and a share of games is a share of sequences, which ``perft`` counts. The
-counts for the ten lines of the classic rules come from inclusion and exclusion over sets of lines. Tests count the
-plies that ``perft`` can reach again and check the others against each other.
+counts for the ten lines of the classic rules come from inclusion and exclusion over sets of lines. Tests count again
+the plies that ``perft`` can reach, and check the other counts against each other.
 """
 
 from __future__ import annotations

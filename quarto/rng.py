@@ -3,11 +3,11 @@
 A stream is a 64-bit word. The words of a turn are SplitMix64 at counters that only the turn and the draw's index
 choose. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. Turn ``t`` belongs
 to seat ``t mod 2``, so no seat uses the other's words. A game depends on its own stream alone, not on block size,
-thread, shard or machine. No seat depends on the words that the other one used.
+thread, shard or machine.
 
-The streams of games follow from the run's word, its id as a number: no two runs draw the same words, so their games
-are independent evidence. The streams of openings follow from the run's seed and the pair's number alone. So all
-pairings and runs of one seed begin with the same openings, and their results can be compared pair by pair.
+The streams of games follow from the run's word, which is its id as a number: no two runs draw the same words, so their
+games are independent evidence. The streams of openings follow from the run's seed and the pair's number alone, so all
+pairings and runs of one seed begin with the same openings and can be compared pair by pair.
 """
 
 from __future__ import annotations

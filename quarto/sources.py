@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
-KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
+KERNEL_PACKAGES = ("quarto", "agents")  # any of their files may hold a kernel, or a constant that one reads
 OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
 INSTALLATION_FOLDERS = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
 SOURCE_SUFFIXES = (".py", ".pyw")
@@ -33,7 +33,7 @@ IMPORT_FUNCTIONS = ("import_module", "__import__")
 PRIVATE_MODE = 0o700  # the mode of a folder that nobody else may enter
 PERMISSION_BITS = 0o777  # the bits of a mode that say who may do what
 ROOT_USER = 0  # its user id and its group id
-STAR_SUFFIX = ".*"  # after the name of a module of which everything is imported
+STAR_SUFFIX = ".*"  # follows the name of a module from which everything is imported
 
 
 def cache_root() -> Path:
@@ -42,8 +42,8 @@ def cache_root() -> Path:
     It holds files that the project can make again.
     """
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    named = os.path.expanduser(os.environ.get("QARENA_CACHE", ""))  # noqa: PTH111  (no error if there is no such user)
-    return Path(named or user_cache / "quarto-arena")
+    setting = os.path.expanduser(os.environ.get("QARENA_CACHE", ""))  # noqa: PTH111  (no error if there is no such user)
+    return Path(setting or user_cache / "quarto-arena")
 
 
 def create_private_folder(folder: Path) -> None:
@@ -224,7 +224,7 @@ def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path 
     while queue:
         name = queue.pop()
         if (outermost := name.partition(".")[0]) != own_package and not _is_local(find_module_spec(outermost, specs)):
-            continue  # nor is what is in it: most imported names are of numba and NumPy
+            continue  # its submodules are not local either: most imported names are numba's and NumPy's
         spec = find_module_spec(name, specs)
         if spec is None and name == module and source is not None and source.is_file():
             spec = ModuleSpec(name, SourceFileLoader(name, str(source)), origin=str(source))
@@ -339,7 +339,7 @@ def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
     """
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # who imports it will be told
+    except (SyntaxError, ValueError):  # whoever imports it gets the error
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -350,8 +350,8 @@ def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
                 yield base
                 yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            name = _resolve_name(node.args[0].value, package) if called in IMPORT_FUNCTIONS else ""
+            function_name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = _resolve_name(node.args[0].value, package) if function_name in IMPORT_FUNCTIONS else ""
             if name:
                 yield name
 

@@ -26,7 +26,7 @@ MAX_SYMMETRIES = 2048
 
 
 class Symmetries(NamedTuple):
-    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``PUCT_C`` canonical masks.
+    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``C`` canonical masks.
 
     Read-only by convention. Permutations are in lexicographic order: number 0 is the identity.
     """
@@ -111,8 +111,8 @@ def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
     images = np.stack([(1 << cells[:, half].astype(np.int64)) @ bits.T for half in (slice(8), slice(8, CELLS))], axis=1)
     images = np.ascontiguousarray(images, np.uint16)
     minimal, first, attaining = _compute_least_images(images)
-    every = np.arange(MASKS)
-    masks = every[minimal == every]
+    all_masks = np.arange(MASKS)
+    masks = all_masks[minimal == all_masks]
     masks = masks[np.lexsort((masks, np.bitwise_count(masks)))].astype(np.uint16)
     number = np.zeros(MASKS, np.int16)
     number[masks] = np.arange(len(masks))

@@ -170,7 +170,7 @@ def _check_number(noun: str, number: int, count: int) -> int:
 
 
 class BatchView:
-    """``B`` positions of one ply under the same rules: what ``PositionView`` tells, as arrays.
+    """``B`` positions of one ply under the same rules: what ``PositionView`` offers, as arrays.
 
     ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, ``len(batch)`` is ``B``;
     ``str`` draws the first ones.
@@ -286,9 +286,11 @@ class BatchView:
         return PositionView(self.packed.position(i), self.rules)
 
     def __str__(self) -> str:
-        drawn = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]
-        more = len(self) - len(drawn)
-        return "\n\n".join([*drawn, *([f"and {more:,} more positions"] if more else [])]) or "no positions"
+        drawings = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]
+        rest_count = len(self) - len(drawings)
+        if rest_count:
+            drawings.append(f"and {rest_count:,} more positions")
+        return "\n\n".join(drawings) or "no positions"
 
     def __repr__(self) -> str:
         return f"<{len(self):,} positions, rules {self.rules.name}>"

@@ -29,8 +29,8 @@ def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEn
         The environment, which checks that its methods are called in order.
 
     """
-    wrapped = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
-    return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(wrapped))
+    environment = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
+    return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(environment))
 
 
 class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
@@ -54,13 +54,13 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         self.rules = resolve_rules(rules)
         self.render_mode = render_mode
         self.possible_agents = [*SEATS]
-        seen = spaces.Dict(
+        seat_space = spaces.Dict(
             {
                 "observation": spaces.Box(0, 1, SHAPE, np.int8),
                 "action_mask": spaces.Box(0, 1, (ACTIONS,), np.int8),
             }
         )
-        self.observation_spaces = dict.fromkeys(SEATS, seen)
+        self.observation_spaces = dict.fromkeys(SEATS, seat_space)
         self.action_spaces = {seat: spaces.Discrete(ACTIONS) for seat in SEATS}
         self._renderer = Renderer(render_mode)
         self._start()

@@ -19,9 +19,9 @@ from quarto.solver.table import BUCKET_WORDS, DRAW, RULES_TYPE, SEARCH_TYPE, WIN
 from quarto.threats import SAFE_PIECES, danger_byte
 
 TABLE_PIECES = 8  # boards with more have keys that leave no room for four bounds
-VALUED_PIECES = 10  # up to here the value is asked for first: what is not decided is forced within no number
-BOUND_BITS = 16  # two kinds of question, for each the least number of steps known to do and the largest known not to
-KEY_SHIFT = 12  # with the four bits that every key leaves: those of the bounds
+VALUED_PIECES = 10  # up to here the value is asked for first, because an undecided game is forced within no number
+BOUND_BITS = 16  # for each of two kinds of question: the least number of steps that is enough, the largest that is not
+KEY_SHIFT = 12  # with the four bits that every key leaves free, room for the bounds
 
 # (lanes, occupied, available, placements, rules, search) -> 1 or 0
 WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)

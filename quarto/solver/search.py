@@ -95,7 +95,7 @@ def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
 
 @inline_function
 def child_buffer(search: Any, pieces: int) -> Any:
-    """Return the room for the children that have ``pieces`` pieces: [CELLS, FIELDS] uint64."""
+    """Return the room for the children that have ``pieces`` pieces: [CELLS, CHILD_FIELDS] uint64."""
     at = search.children + uint64(pieces * CELLS * CHILD_FIELDS * 8)
     return numba.carray(array_pointer(at), (CELLS, CHILD_FIELDS), np.uint64)
 

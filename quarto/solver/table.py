@@ -3,7 +3,7 @@
 A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
 gift, shifted by four bits. Those bits hold the proven answers for the player to act. Whole keys are compared, so a word
 never answers for another board. A word is read and written at once, so threads share a table without locks. At worst,
-of two answers stored in the same moment, one is lost.
+one of two answers that are stored at the same moment is lost.
 
 A ``TablebaseIndex`` is such a table with the values of all boards up to a number of pieces. Searches only read it.
 """
@@ -50,10 +50,10 @@ SEARCH = np.dtype(
         ("base", np.uint64),  # a table of all boards of up to ``base_pieces`` pieces, read only; 0: there is none
         ("base_shift", np.uint64),
         ("base_pieces", np.int64),
-        ("children", np.uint64),  # [CELLS + 1, CELLS, FIELDS] uint64: those of the board at each depth
+        ("children", np.uint64),  # [CELLS + 1, CELLS, CHILD_FIELDS] uint64: the children at each depth
         ("nodes", np.int64),  # boards searched so far
         ("stop", np.uint64),  # an int64 that anybody may set to end the search
-        ("stopped", np.int64),  # 1 once it was seen: what is answered from then on means nothing
+        ("stopped", np.int64),  # 1 once ``stop`` was seen: answers mean nothing from then on
     ],
     align=True,
 )
@@ -211,8 +211,8 @@ PROOFS = np.array([LOST, DRAWN, WON], np.uint64)  # by value + 1
 class TablebaseIndex(NamedTuple):
     """Values by exact key: see ``build_tablebase_index``."""
 
-    words: NDArray[np.uint64]  # [W] a power of two: key << 4 | what is proven of it, in buckets; 0: free
-    pieces: int  # of the largest boards in it
+    words: NDArray[np.uint64]  # [W], W a power of two: key << 4 | proof bits, in buckets; 0: free
+    pieces: int  # on the largest boards in it
 
 
 def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> TablebaseIndex:

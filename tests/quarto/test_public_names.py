@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 import quarto
+from agents.base import agent
 from quarto import game, rules, views
 from quarto.errors import RequestError
 from quarto.solver import solver
@@ -54,6 +55,6 @@ def test_a_position_is_solved_in_one_line() -> None:
         quarto.solve("0123/..../..../.... -")
 
 
-@pytest.mark.parametrize(("module", "examples"), [(game, 3), (rules, 2), (solver, 5), (views, 5)])
+@pytest.mark.parametrize(("module", "examples"), [(agent, 13), (game, 3), (rules, 2), (solver, 5), (views, 5)])
 def test_the_examples_of_public_names_run(module: ModuleType, examples: int) -> None:
     assert doctest.testmod(module) == (0, examples)
