@@ -38,7 +38,7 @@ from analytics.report.report_data import MAX_AGENTS
 from analytics.report.result import Result
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
-from quarto.notation import format_game, format_position
+from quarto.notation import format_game
 
 MAX_ROWS = 50  # of a table for people; the frame has all
 
@@ -93,17 +93,20 @@ def build_openings_result(found: OpeningsResult) -> Result:
     """The decisions in a position; the frame is that of ``analytics.questions.openings.explore_position``."""
     rows, shown = found.rows, found.rows.head(MAX_ROWS)
     games = format_count_with_noun(found.games, "game")
-    title = f"{format_position(found.position, found.rules.name)}: {games} by {found.by}, in %"
+    title = f"{found.subject}: {games} by {found.by}, in %"
     names = [format_game_name(*game) for game in shown.select("run_id", "game_id").iter_rows()]
     sample = [text_column("game", names)._replace(drop_priority=8)]
     if "sample" in shown.columns:
         sample.append(text_column("sample", shown["sample"])._replace(drop_priority=9))
     table = Table(title, [*opening_columns(shown), *sample])
-    return Result(describe_alike_choices(found, shown), table, title="Openings", frame=rows)
+    note = _join_notes([*found.notes, describe_alike_choices(found, shown)])
+    return Result(note, table, title="Openings", frame=rows)
 
 
 def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
     """Describe the choices that a row of an answer about openings stands for."""
+    if found.first_free:
+        return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
     groups = group_equivalent_choices(found.position, found.rules, "placement")
     named = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]
