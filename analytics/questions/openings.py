@@ -225,10 +225,10 @@ def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[Run
     return dict(decisions.group_by(ply=ply).agg(pl.sum("games")).sort("ply").rows())
 
 
-def describe_first_plies(games_by_ply: Mapping[int, int]) -> str:
-    """Describe at which ply games count that count at their first free decision."""
+def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at") -> str:
+    """Describe at, or ``from``, which ply games count that count at their first free decision."""
     named = ", ".join(f"ply {ply} in {format_count_with_noun(games, 'game')}" for ply, games in games_by_ply.items())
-    return f"each game counts at its first free decision: {named}; the plies before were imposed"
+    return f"each game counts {preposition} its first free decision: {named}; the plies before were imposed"
 
 
 def _describe_left_out(imposed: pl.DataFrame, records: Sequence[RunRecord], position: Position) -> tuple[str, ...]:
