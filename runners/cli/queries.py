@@ -168,8 +168,6 @@ def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -
         if query.by is None and found.by != "turn":
             turns = run_openings_query(opened, replace(query, by="turn"))
             _print_decisions(turns, query, MAX_TURNS, "--by turn", output.wide)
-        for note in found.notes:
-            console.print_line(f"{note[0].upper()}{note[1:]}")
 
 
 def _print_decisions(
@@ -187,7 +185,8 @@ def _print_decisions(
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
     console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(describe_alike_choices(result, rows))
+    for note in (*result.notes, describe_alike_choices(result, rows)):
+        console.print_line(f"{note[0].upper()}{note[1:]}")
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
