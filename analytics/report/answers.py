@@ -70,7 +70,7 @@ def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
     The frame is that of ``Ratings.to_frame``, as ``qarena rate --format csv``.
     """
     frame = fit.to_frame()
-    columns = [*rank_and_agent_columns([*frame["agent"]]), *rating_columns_without_agents(frame)]
+    columns = [*rank_and_agent_columns([*frame["agent"]], frame["rank"]), *rating_columns_without_agents(frame)]
     above = Table(
         "Probability of being above the other, in %",
         [*rank_and_agent_columns([*frame["agent"]]), *superiority_columns(frame)],
@@ -78,9 +78,8 @@ def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
     shown = ratings_frame(fit).head(MAX_AGENTS)
     colours = sorted(shown["agent"])
     figure = Figure("Ratings with their 95 % intervals", build_ratings_chart(shown, colours.index), "ratings-")
-    notes = [*fit.describe(met.mover_chooses), *met.notes]
     return Result(
-        _join_notes(notes),
+        " ".join(filter(None, [*fit.describe(met.mover_chooses), _join_notes(met.notes)])),
         Table(f"Ratings in Elo ({met.rules} rules)", columns),
         [figure],
         above,
@@ -172,5 +171,5 @@ GAME_SCHEMA = {
 
 
 def _join_notes(notes: Iterable[str]) -> str:
-    """Join remarks into sentences."""
+    """Join remarks into sentences; those that begin with a label are sentences already, and not for this."""
     return " ".join(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)

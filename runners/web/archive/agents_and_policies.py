@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape
@@ -14,6 +14,7 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_count,
+    format_count_with_noun,
     format_elo,
     format_percent,
     interval_column,
@@ -24,10 +25,7 @@ from analytics.questions.columns import (
     regret_and_blunder_columns,
     text_column,
 )
-from analytics.questions.head_to_head import (
-    HeadToHead,
-    compute_head_to_head,
-)
+from analytics.questions.head_to_head import HeadToHead, compute_head_to_head
 from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, describe_first_plies
 from analytics.questions.pace import compute_pace, format_games_a_second
@@ -41,6 +39,7 @@ from analytics.report.style import Figure, SvgPicture
 from analytics.statistics.tally import Estimate, mean_score
 from analytics.store import policy_store
 from analytics.store.policy_cards import TABLE, PolicyCard
+from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError, describe_valid_names
 from quarto.notation import parse_piece
 from runners.config.agent_policies import describe_policy_origin
@@ -94,8 +93,7 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
         **{f"Under {name} rules": urls.agent_url(agent, name) for name in played if name != rules},
     }
     lead = f"{_describe_rating(opened, agent, rules)}{_describe_speed([row for row in rows if row.rules == rules])}"
-    labels = {label for row in rows for label in row.agents}
-    opponents = _build_opponents_table(compute_head_to_head(opened, wanted), agent, labels)
+    opponents = _build_opponents_table(opened, agent, [row.record for row in rows if row.rules == rules])
     return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
 
 
@@ -181,11 +179,17 @@ def _build_sample_cell(row: Mapping[str, Any]) -> Cell:
     return urls.build_game_cell(row["run_id"], row["game_id"], row.get("ply", 0) + 1)
 
 
-def _build_opponents_table(head_to_head: HeadToHead, agent: str, labels: Collection[str]) -> Table:
+def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[RunRecord]) -> Table:
     """The results as one agent sees them, a row an opponent, the most games first; of several codes, of each.
 
-    ``labels`` are those of all agents of these runs.
+    ``records`` are its runs by one set of rules. Trainings are left out, as in crosstables, unless there is nothing
+    else.
     """
+    labels = {label for record in records for label in record.labels}
+    trainings = sum(record.training for record in records)
+    only_trainings = trainings == len(records)
+    game_filter = GameFilter(rules=records[0].rules.name, agent=agent, trainings=only_trainings)
+    head_to_head = compute_head_to_head(opened, game_filter)
     seen = sorted(
         (_put_agent_first(agent, each, head_to_head) for each in head_to_head.results), key=lambda each: -each.games
     )
@@ -199,7 +203,9 @@ def _build_opponents_table(head_to_head: HeadToHead, agent: str, labels: Collect
         link_column("games", counts, games, right_aligned=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
-    return Table(f"Results of {agent}, in %", columns)
+    left_out = f"; {format_count_with_noun(trainings, 'run of a training', 'runs of trainings')} left out"
+    what = "; all in trainings" if only_trainings else left_out if trainings else ""
+    return Table(f"Results of {agent}, in %{what}", columns)
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:

@@ -46,7 +46,7 @@ from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position
 from runners.web.archive.games import NO_GAMES, list_games
 from runners.web.archive.runs import list_filter_names, list_runs, select_runs
-from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section
+from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section, counts_trainings
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
 from runners.web.archive.urls import build_url
@@ -226,7 +226,7 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
         assert (row[3].text, row[4].text) == (f"{len(found):,}", f"{100 * sum(found) / len(found):.2f}")
 
 
-def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path: Path) -> None:
+def test_games_of_trainings_are_left_out_where_strength_is_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
         before = rate_agents(archive, "classic")
@@ -234,8 +234,10 @@ def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path
         archive.refresh()
         found = rate_agents(archive, "classic")
         rated = compute_ratings(archive, rules="classic").ratings
-        without = GameFilter(trainings=False)
-        assert [build_section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
+        found_runs = {}
+        for slug in ("crosstable", "ratings", "lengths", "placements", "mistakes", "learning"):
+            found_runs[slug] = build_section(archive, slug, GameFilter(trainings=counts_trainings(slug))).runs
+        assert found_runs == dict.fromkeys(found_runs, 5) | {"crosstable": 4, "ratings": 4}
     assert found is not None
     assert before is not None
     assert [(each.agent, each.elo.mean) for each in found.ratings] == [(each.agent, each.elo.mean) for each in rated]
