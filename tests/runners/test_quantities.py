@@ -6,19 +6,15 @@ adds one, adds a row or a reader. People's places are compared as texts, in the 
 
 from __future__ import annotations
 
-import html
-import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-import polars as pl
 import pytest
 
 import analytics
@@ -29,240 +25,41 @@ from analytics.questions.columns import (
     format_expected_value,
     format_half_points,
     format_percent,
+    format_plies,
     format_seconds,
     format_value_error,
 )
+from analytics.questions.ranking import RANKING_RULE
 from analytics.report import style
-from analytics.report.page import render_report
-from quarto.notation import format_cell, format_piece
-from tests.analytics.awkward_archive import write_awkward_archive
-
-if TYPE_CHECKING:
-    from analytics.report.result import Result
-    from tests.runners.conftest import Qarena
-    from tests.runners.web.visiting import Visitor
-
-Key = tuple[str, ...]
-Row = Mapping[str, Any]
-PLACES = ("json", "csv", "terminal", "print", "notebook", "report", "page")
-
-
-class ShownTable(NamedTuple):
-    """A table that people see."""
-
-    headings: list[str]
-    rows: list[list[str]]
-
-
-class Answer(NamedTuple):
-    """What a place says of a quantity, by key, and all of its text."""
-
-    values: Mapping[Key, Any]
-    text: str
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity, how it is asked everywhere, and how its rows are known from others."""
-
-    name: str
-    ask: Callable[[analytics.Archive], Result]
-    column: str  # of the frame
-    heading: str  # of tables
-    form: Callable[[Any], str]  # of a value for people
-    keys: Sequence[str]  # columns that tell rows apart
-    key_headings: Sequence[str]
-    command: Sequence[str] = ()  # none: no command asks this alone
-    section: str = ""  # id of its section in the report; none: the report does not have it
-    page: str = ""  # its address
-    rows: Callable[[Row], bool] = lambda _row: True  # of the frame
-    shown: Callable[[Key], Key | None] = lambda key: key  # the key of people as programs have it; None: another row
-    words: Mapping[str, str] = field(default_factory=dict)  # what places that show others say
-
-    def __str__(self) -> str:
-        return self.name
-
-
-# Readers.
-
-
-class _TableParser(HTMLParser):
-    """Collects the tables of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: list[ShownTable] = []
-        self._in_cell = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "table":
-            self.tables.append(ShownTable([], []))
-        elif tag == "tr" and self.tables:
-            self.tables[-1].rows.append([])
-        elif tag in ("th", "td") and self.tables:
-            self.tables[-1].rows[-1].append("")
-            self._in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_cell &= tag not in ("th", "td")
-
-    def handle_data(self, data: str) -> None:
-        if self._in_cell:
-            self.tables[-1].rows[-1][-1] += data
-
-
-def read_html_tables(page: str) -> list[ShownTable]:
-    parser = _TableParser()
-    parser.feed(page)
-    tables = [[[" ".join(cell.split()) for cell in row] for row in table.rows if row] for table in parser.tables]
-    return [ShownTable(rows[0], rows[1:]) for rows in tables if rows]
-
-
-def read_printed_tables(text: str) -> list[ShownTable]:
-    tables: list[ShownTable] = []
-    for line in text.splitlines():
-        if line.startswith("┃"):
-            tables.append(ShownTable([cell.strip() for cell in line.strip("┃").split("┃")], []))
-        elif line.startswith("│"):
-            tables[-1].rows.append([cell.strip() for cell in line.strip("│").split("│")])
-    return tables
-
-
-def find_values(quantity: Quantity, tables: Sequence[ShownTable], text: str) -> Answer:
-    """The quantity in the first table that has its headings and rows with its keys."""
-    wanted = [*quantity.key_headings, quantity.heading]
-    for table in tables:
-        headings = [*(heading or "rank" for heading in table.headings)]  # the terminal has no room for the word
-        if not {*wanted} <= {*headings}:
-            continue
-        places = [headings.index(heading) for heading in wanted]
-        values = {}
-        for row in table.rows:
-            *key, value = (row[place] for place in places)
-            known = quantity.shown(tuple(key))
-            if known is not None:
-                values[known] = value
-        if values:
-            return Answer(values, text)
-    raise AssertionError(f"{quantity}: no table with {wanted} in {[table.headings for table in tables]}: {text[:2000]}")
-
-
-def find_rows(quantity: Quantity, rows: Sequence[Row], text: str = "") -> Answer:
-    """The quantity in rows of a program."""
-    values = {
-        tuple(_format_key(name, row[name]) for name in quantity.keys): row[quantity.column]
-        for row in rows
-        if quantity.rows(row)
-    }
-    return Answer(values, text)
-
-
-def _format_key(name: str, value: Any) -> str:
-    if value is None:
-        return "·"
-    if isinstance(value, int) and name in ("cell", "piece"):
-        return format_cell(value) if name == "cell" else format_piece(value)
-    return str(value)
+from quarto.errors import FailureError
+from tests.analytics.awkward_archive import (
+    ALPHA,
+    GAMMA,
+    LEARNER,
+    PERSON,
+    QUITTER,
+    RARE,
+    SECONDS,
+    STAR,
+    damage_a_run,
+    write_awkward_archive,
+)
+from tests.runners.conftest import Qarena
+from tests.runners.places import (
+    PLACES,
+    READERS,
+    Key,
+    Places,
+    Quantity,
+    read_html_tables,
+    read_printed_tables,
+    read_text,
+)
 
 
 def _finite(value: Any) -> Any:
     """JSON has no infinities."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-class Places:
-    """The places where the archive is asked."""
-
-    def __init__(self, root: Path, qarena: Qarena | None = None, visitor: Visitor | None = None) -> None:
-        self.root = root
-        self.qarena = qarena
-        self.visitor = visitor
-        self._known: dict[Any, Any] = {}  # quantities of one question are read from one answer
-
-    def _ask_once(self, key: Any, ask: Callable[[], Any]) -> Any:
-        if key not in self._known:
-            self._known[key] = ask()
-        return self._known[key]
-
-    def run_command(self, *words: str, streams: str = "out err") -> str:
-        """What a command prints on these streams."""
-
-        def run() -> Any:
-            assert self.qarena is not None
-            found = self.qarena(*words, "--archive", str(self.root))
-            assert found.code == 0, found.err
-            return found
-
-        found = self._ask_once(words, run)
-        return "".join(getattr(found, stream) for stream in streams.split())
-
-    def ask(self, quantity: Quantity) -> Result:
-        """Python's answer."""
-
-        def ask() -> Result:
-            with analytics.open_archive(self.root) as archive:
-                return quantity.ask(archive)
-
-        return self._ask_once(quantity.ask, ask)  # type: ignore[no-any-return]
-
-    def read_python(self, quantity: Quantity) -> Answer:
-        return find_rows(quantity, self.ask(quantity).frame.to_dicts())
-
-    def read_json(self, quantity: Quantity) -> Answer:
-        return find_rows(quantity, json.loads(self._run_for_programs(quantity, "json")))
-
-    def read_csv(self, quantity: Quantity) -> Answer:
-        text = self._run_for_programs(quantity, "csv")
-        return find_rows(quantity, pl.read_csv(io.StringIO(text), infer_schema_length=None).to_dicts())
-
-    def _run_for_programs(self, quantity: Quantity, form: str) -> str:
-        return self.run_command(*quantity.command, "--format", form, streams="out")
-
-    def read_terminal(self, quantity: Quantity) -> Answer:
-        wide = () if quantity.command[0] == "mistakes" else ("--wide",)
-        text = self.run_command(*quantity.command, *wide)
-        return find_values(quantity, read_printed_tables(text), text)
-
-    def read_print(self, quantity: Quantity) -> Answer:
-        text = str(self.ask(quantity))
-        return find_values(quantity, read_printed_tables(text), text)
-
-    def read_notebook(self, quantity: Quantity) -> Answer:
-        shown = self.ask(quantity)._repr_html_()
-        return find_values(quantity, read_html_tables(shown), _read_text(shown))
-
-    def read_report(self, quantity: Quantity) -> Answer:
-        def render() -> str:
-            with analytics.open_archive(self.root) as archive:
-                return render_report(archive)
-
-        report = self._ask_once("report", render)
-        (section,) = re.findall(rf'<section id="{quantity.section}">.*?</section>', report, re.DOTALL)
-        return find_values(quantity, read_html_tables(section), _read_text(section))
-
-    def read_page(self, quantity: Quantity) -> Answer:
-        assert self.visitor is not None
-        text = self.visit(quantity.page)
-        return find_values(quantity, read_html_tables(text), _read_text(text))
-
-    def visit(self, address: str) -> str:
-        """The page at an address."""
-        assert self.visitor is not None
-        page = self.visitor.ready(address)
-        assert page.status == 200, page.text
-        return page.text
-
-
-def _read_text(page: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
-READERS: Mapping[str, Callable[[Places, Quantity], Answer]] = {
-    place: getattr(Places, f"read_{place}") for place in ("python", *PLACES)
-}
-
-
-# Quantities.
 
 
 def format_missing(form: Callable[[Any], str], missing: str = MISSING) -> Callable[[Any], str]:
@@ -512,3 +309,197 @@ def test_a_quantity_is_one_number_wherever_it_is_asked(
     else:
         assert found.values == {key: asked.form(value) for key, value in expected.items()}
     assert asked.words.get(place, "") in found.text
+
+
+# Quantities that have no table of their own in every place.
+
+
+def test_counts_of_runs_agents_and_games_are_the_same(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        runs, agents = archive.runs(), archive.agents().frame
+        games = archive.sql("SELECT count(*) FROM games").item()
+    known = dict(runs.frame.select("run_id", "games").rows())
+    assert sum(known.values()) == games
+    listed = json.loads(places.run_command("archive", "ls", "--format", "json", streams="out"))
+    assert {row["run_id"]: row["games"] for row in listed} == known
+    texts = {run_id: format_count(count) for run_id, count in known.items()}
+    (printed,) = read_printed_tables(places.run_command("archive", "ls", "--wide", streams="out"))
+    assert {row[0]: row[1] for row in printed.rows} == texts
+    for (table,) in (read_printed_tables(str(runs)), read_html_tables(runs._repr_html_())):
+        of = table.headings.index("run_id"), table.headings.index("games")
+        assert {row[of[0]]: row[of[1]] for row in table.rows} == texts
+    summary = f"{games:,} games between {agents['label'].n_unique()} agents in {len(known)} runs"
+    assert summary in read_text(places.render_report())
+
+
+@pytest.mark.extras
+def test_pages_count_runs_and_games_alike_and_score_the_first_agent_of_each(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        known = dict(archive.runs().frame.select("run_id", "games").rows())
+        scores = {}
+        for run_id in known:
+            both = archive.crosstable(run=run_id).frame.select("first", "second", "score").rows()
+            scores[run_id] = (*both[0][:2], format_percent(both[0][2])) if len(both) == 1 else None
+    page = places.visit("/browse")
+    assert f"{len(known)} of {len(known)} runs, with {sum(known.values()):,} games" in read_text(page)
+    (table,) = read_html_tables(page)
+    assert table.headings[:4] == ["run", "agents", "first one's score, %", "games"]
+    for run_id, agents, score, games, *_ in table.rows:
+        assert games == format_count(known[run_id])
+        match = scores[run_id]
+        assert score == (match[2] if match else MISSING)
+        assert match is None or agents == ", ".join(match[:2])  # the score is that of the agent that is named first
+    assert {match[:2] for match in scores.values() if match} >= {(PERSON, ALPHA), (ALPHA, PERSON), (LEARNER, ALPHA)}
+
+
+@pytest.mark.extras
+def test_the_best_agents_are_those_with_a_rank(places: Places) -> None:
+    ranked = json.loads(places.run_command("rate", "--rules", "classic", "--format", "json", streams="out"))
+    best = [f"{row['agent']} {format_elo(row['elo'])} Elo" for row in ranked if row["rank"] is not None]
+    page = places.visit("/")
+    listed = re.findall(r"<ol>.*?</ol>", page, re.DOTALL)
+    assert read_text(listed[0]) == " ".join(best)
+    assert not {STAR, RARE, PERSON, LEARNER, QUITTER} & {row["agent"] for row in ranked if row["rank"] is not None}
+    assert RANKING_RULE[1:] in read_text(page)
+
+
+@pytest.mark.extras
+def test_the_page_of_an_agent_has_the_numbers_of_the_questions(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        ratings = archive.ratings(rules="classic").frame
+        pairings = archive.crosstable(rules="classic").frame.to_dicts()
+        (openings,) = archive.sql("SELECT count(*) FROM games WHERE agent_0 = ? OR agent_1 = ?", [GAMMA, GAMMA]).row(0)
+    assert openings
+    for agent in (ALPHA, GAMMA, PERSON, STAR):
+        text = places.visit(f"/browse/agent?agent={agent}&rules=classic")
+        (elo,) = ratings.filter(agent=agent)["elo"]
+        assert f"{format_elo(elo)} Elo" in read_text(text)
+        (table,) = (table for table in read_html_tables(text) if table.headings[0] == "opponent")
+        expected = {}
+        for row in pairings:
+            if agent in (row["first"], row["second"]):
+                score = row["score"] if row["first"] == agent else 1 - row["score"]
+                expected[row["second"] if row["first"] == agent else row["first"]] = format_percent(score)
+        of = table.headings.index("score")
+        assert {row[0]: row[of] for row in table.rows} == expected
+    assert "2 runs of trainings left out" in read_text(places.visit(f"/browse/agent?agent={ALPHA}&rules=classic"))
+    assert "all in trainings" in read_text(places.visit(f"/browse/agent?agent={LEARNER}&rules=classic"))
+
+
+def test_speeds_are_the_same_and_leave_out_games_of_people(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        league, person = (
+            archive.sql("SELECT run_id FROM runs WHERE seconds = ? ORDER BY games DESC", [seconds])["run_id"][0]
+            for seconds in (SECONDS, 400.0)
+        )
+        result = archive.compare(league, person)
+    texts = (places.run_command("compare", league, person, "--wide"), str(result))
+    tables = [read_printed_tables(text) for text in texts] + [read_html_tables(result._repr_html_())]
+    expected = {league: f"{180 / SECONDS:,.0f}", person: MISSING}
+    for of_place in tables:
+        (speeds,) = (table for table in of_place if table.headings[-1] == "games a second")
+        assert {row[0]: row[-1] for row in speeds.rows} == expected
+    if places.visitor is not None:
+        (speeds,) = (
+            table
+            for table in read_html_tables(places.visit(f"/browse/compare?run={league}&run={person}"))
+            if table.headings[-1] == "games a second"
+        )
+        assert {row[0]: row[-1] for row in speeds.rows} == expected
+        page = read_text(places.visit(f"/browse/agent?agent={GAMMA}&rules=classic"))
+        assert f"; {expected[league]} games a second" in page
+        assert "games a second" not in read_text(places.visit(f"/browse/agent?agent={PERSON}&rules=classic"))
+
+
+@pytest.mark.extras
+def test_the_plies_of_a_run_are_the_mean_over_its_games(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        (run_id,) = archive.sql("SELECT run_id FROM runs WHERE games = 180")["run_id"]
+        rows = archive.sql(
+            "SELECT p.first, p.second, avg(g.plies) FROM games g JOIN pairs p USING (run_id, pair_id) "
+            "WHERE run_id = ? GROUP BY ALL",
+            [run_id],
+        ).rows()
+    (table,) = (
+        table
+        for table in read_html_tables(places.visit(f"/browse/runs/{run_id}"))
+        if table.headings[-1] == "plies a game"
+    )
+    assert {tuple(row[:2]): row[-1] for row in table.rows} == {
+        (first, second): format_plies(plies) for first, second, plies in rows
+    }
+
+
+def test_an_agent_with_one_opponent_has_one_interval(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        text = str(archive.crosstable(rules="classic"))
+    interval = "95 % interval"
+    for shown in (text, places.run_command("crosstable", "--rules", "classic", "--wide")):
+        standings, pairings = read_printed_tables(shown)[:2]
+        (of_agent,) = (row for row in standings.rows if row[1] == STAR)
+        (of_pairing,) = (row for row in pairings.rows if row[0] == STAR)
+        assert of_agent[standings.headings.index(interval)] == of_pairing[pairings.headings.index(interval)]
+
+
+def test_sentences_about_agents_are_the_same_and_keep_their_labels(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        note = archive.ratings(rules="classic").note
+    printed = places.run_command("rate", "--rules", "classic", "--wide")
+    page = read_text(places.visit("/browse/results/ratings?rules=classic")) if places.visitor else note
+    for sentence in (
+        f"{STAR} won every point against the agents below it: its rating has no upper bound.",
+        f"Without a rank, a person: {PERSON}.",
+        f"Not rated, forfeited every game: {QUITTER} (6 games).",
+    ):
+        assert all(sentence in text for text in (note, printed, page)), sentence
+    assert "2 runs of trainings are left out" in note
+    assert "2 runs of trainings are left out" in printed
+    assert places.visitor is None or "without runs of trainings" in page
+
+
+def test_whether_games_are_indexed_is_said_alike_and_changes_no_answer(tmp_path: Path, qarena: Qarena) -> None:
+    root = tmp_path / "games"
+    write_awkward_archive(root)
+    places = Places(root, qarena)
+    words = "are not indexed to ply 6: run 'qarena archive index"
+    with analytics.open_archive(root) as archive:
+        before = archive.openings(by="turn").frame
+        with pytest.raises(FailureError, match=re.escape(words)):
+            archive.scan("positions").collect()
+        with pytest.raises(FailureError, match=re.escape(words)):
+            archive.sql("SELECT count(*) FROM positions")
+    indexed = places.run_command("archive", "index")
+    assert " games indexed in " in indexed
+    with analytics.open_archive(root) as archive:
+        assert archive.openings(by="turn").frame.equals(before)
+        assert archive.scan("positions").collect().height > 0
+    assert places.qarena is not None
+    again = qarena("archive", "index", "--archive", str(root))
+    assert again.out.startswith("Nothing to index: ")
+
+
+def test_a_damaged_file_is_named_in_every_place(tmp_path: Path, qarena: Qarena) -> None:
+    root = tmp_path / "games"
+    path = damage_a_run(write_awkward_archive(root))
+    questions: dict[str, Callable[[analytics.Archive], Any]] = {
+        "lengths": lambda archive: archive.lengths(),
+        "games": lambda archive: archive.games(),
+        "openings": lambda archive: archive.sql("SELECT count(plies) FROM games"),
+    }
+    for name, ask in questions.items():
+        with analytics.open_archive(root) as archive, pytest.raises(FailureError) as caught:
+            ask(archive)
+        assert path.name in str(caught.value), name
+    for words in (("sql", "SELECT sum(plies) FROM games"), ("report", "--output", str(tmp_path / "report.html"))):
+        found = qarena(*words, "--archive", str(root))
+        assert (found.code, path.name in found.err) == (1, True), words
+    if find_spec("fastapi") is not None:
+        from tests.runners.web.visiting import visitor
+
+        with visitor(root) as reader:
+            for address in ("/browse/games", "/browse/results/lengths?rules=classic"):
+                assert path.name in reader.ready(address).text, address
+    # What is read from tallies or the record is not damaged, and is answered.
+    with analytics.open_archive(root) as archive:
+        assert RARE in archive.crosstable(rules="classic").frame["first"]
+    assert qarena("crosstable", "--rules", "classic", "--archive", str(root)).code == 0

@@ -70,7 +70,7 @@ def _describe_mean_length(rows: pl.DataFrame) -> str:
     text = f"{format_count_with_noun(games, 'game')}, {format_plies(plies / games)} plies on average"
     if rows["random"].null_count():
         return text
-    return f"{text} (random {format_plies((rows['plies'] * rows['random']).sum())})"
+    return f"{text} (random {format_plies(float((rows['plies'] * rows['random']).sum()))})"
 
 
 def lengths_frame(data: ReportData) -> pl.DataFrame:

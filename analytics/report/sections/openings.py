@@ -116,8 +116,10 @@ def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
     ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     players = data.agents_by_seat_frame()
-    read = range(players["imposed"].min() or 0, (players["imposed"].max() or 0) + PLIES)
-    counts = data.run_named_query(kind.query_name, read).join(players, on=("run_id", "pairing", "game"))
+    imposed = [record.spec["opening_plies"] for record in data.records.values()]
+    counts = data.run_named_query(kind.query_name, range(min(imposed), max(imposed) + PLIES)).join(
+        players, on=("run_id", "pairing", "game")
+    )
     placing = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
     chose = pl.when(gave).then(1 - placing).otherwise(placing)

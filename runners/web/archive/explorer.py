@@ -28,6 +28,7 @@ from runners.web.archive import urls
 MAX_REPLAYED_GAMES = 2_000_000  # games that are counted here without an index: a second or two
 MAX_ROWS = 60
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
+DECISION_COLUMNS = ("position", "piece", "cell", "gift")
 BRIEF_COLUMNS = 4  # columns after the decision, where there is little room
 
 
@@ -93,8 +94,7 @@ def build_decisions_table(
     dicts, columns = rows.to_dicts(), opening_columns(rows)
     in_hand = result.position.hand != NONE  # in every row the same piece
     in_hand |= result.first_free and result.by != "gift" and not result.rules.mover_chooses  # it is in the position
-    names = ("position", "piece", "cell", "gift")
-    names = [name for name in names if name in rows.columns and not (in_hand and name == "piece")]
+    names = [name for name in rows.columns if name in DECISION_COLUMNS and not (in_hand and name == "piece")]
     decided = [
         text_column(name, [_build_decision_cell(result, name, row, url_after, url_of_position) for row in dicts])
         for name in names
