@@ -386,6 +386,19 @@ def test_the_page_of_an_agent_has_the_numbers_of_the_questions(places: Places) -
     assert "all in trainings" in read_text(places.visit(f"/browse/agent?agent={LEARNER}&rules=classic"))
 
 
+@pytest.mark.extras
+def test_the_page_of_openings_counts_all_games_at_their_first_free_decision(places: Places) -> None:
+    with analytics.open_archive(places.root) as archive:
+        result = archive.openings(by="turn", first_free=True)
+    words = "ach game counts at its first free decision: ply 0 in 344 games, ply 2 in 40 games"
+    page = read_text(places.visit("/browse/openings?by=turn&first=yes"))
+    assert words in page
+    assert words in result.note
+    assert f"{result.frame['games'].sum():,} games" in page
+    left_out = read_text(places.visit("/browse/openings"))
+    assert "eft out, because nobody chose here: 40 games with 2 imposed plies" in left_out
+
+
 def test_speeds_are_the_same_and_leave_out_games_of_people(places: Places) -> None:
     with analytics.open_archive(places.root) as archive:
         league, person = (
