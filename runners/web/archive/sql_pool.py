@@ -3,7 +3,7 @@
 DuckDB's own limits are not enough for a page that anybody may fill in. ``len(range(1000000000))`` took 8 GB where 256
 MB were allowed. ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. So a process
 answers: the system limits its address space, and it is ended when its time is up. Another one starts at once.
-``analytics.questions.sql.syntax`` decides what a question may read.
+``analytics.questions.sql.vocabulary`` decides what a question may read.
 """
 
 from __future__ import annotations
