@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.questions.sql.conditions import check_and_combine_conditions, check_condition
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_and_combine_conditions, check_condition
 from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_literal, run_condition_sql
 from analytics.store.archive import Archive, check_record_format, unknown_run_error
 from analytics.store.game_tables import RangeGames
@@ -126,7 +126,7 @@ def build_games_condition(opened: OpenArchive, choice: GameFilter) -> str:
     chosen = " AND ".join(conditions)
     if choice.where is None:
         return chosen or ALWAYS_TRUE
-    return check_and_combine_conditions(opened.sql, chosen, choice.where) if chosen else choice.where
+    return check_and_combine_conditions(opened, chosen, choice.where) if chosen else choice.where
 
 
 def check_single_rules(records: Collection[RunRecord]) -> None:
@@ -256,7 +256,7 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
 
 def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each range."""
-    check_condition(opened.sql, where)
+    check_condition(opened, where)
     text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
         found = opened.sql(text)

@@ -27,10 +27,10 @@ from analytics.questions.openings import (
     parse_openings_query,
     run_openings_query,
 )
+from analytics.questions.sql.conditions import check_and_combine_conditions
 from analytics.questions.sql.connection import ScratchFolder
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
-from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.answers import describe_alike_choices
 from analytics.report.page import build_subject_sections, render_report
@@ -235,4 +235,4 @@ def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], sl
 def _build_condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
     """The condition of games of these runs that meet another one. Raises ``RequestError`` for an unknown run."""
     runs = run_condition_sql(select_run_ids(opened.archive, run_ids)) if run_ids else None
-    return check_and_combine_conditions(opened.sql, runs, where) if runs and where is not None else runs or where
+    return check_and_combine_conditions(opened, runs, where) if runs and where is not None else runs or where

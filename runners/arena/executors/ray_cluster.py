@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from runners.arena.executors.processes import (
     build_lost_workers_error,
     build_task_data,
     log_and_unwrap_result,
-    prepare_subprocesses,
     run_task,
 )
 from runners.hosting.interruption import SIGNALS
@@ -133,7 +133,7 @@ class _RayDriver:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_run_driver, args=(theirs, found), daemon=True)
-        with prepare_subprocesses(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
+        with _prepare_driver_start(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
             self._process.start()
         theirs.close()
         try:
@@ -196,6 +196,24 @@ def _resolve_address(address: str) -> str:
     except (OSError, OverflowError) as error:
         raise FailureError(f"no Ray cluster at ray.address={address} ({error}): {START_ADVICE}") from error
     return f"{host}:{number}"
+
+
+@contextmanager
+def _prepare_driver_start(**variables: str) -> Iterator[None]:
+    """Inside the context the driver is started: it has these variables, and signals to end are for the run alone."""
+    before = {name: os.environ.get(name) for name in variables}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    resource_tracker.ensure_running()  # which multiprocessing starts with the first process, and which unblocks signals
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 # In the process that talks to Ray.

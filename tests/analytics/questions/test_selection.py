@@ -18,8 +18,8 @@ from analytics.questions.selection import (
     select_games,
     select_pair_ranges,
 )
+from analytics.questions.sql.conditions import check_and_combine_conditions
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.store.archive import Archive
 from analytics.store.game_tables import RangeGames
 from quarto.batch import ENDINGS
@@ -187,12 +187,12 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive)
 
 
 def test_conditions_are_joined_as_they_are(both_runs: OpenArchive) -> None:
-    joined = check_and_combine_conditions(both_runs.sql, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
+    joined = check_and_combine_conditions(both_runs, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
     expected = "(plies < 9 OR winner = 0) AND (winner = 1 OR plies = 3)"
     assert select_games(both_runs, joined).counts == select_games(both_runs, expected).counts
     for first, second in (("true) OR (true", "plies = 3"), ("plies = 3", "true) OR (true")):
         with pytest.raises(RequestError, match="is not a condition on games"):
-            check_and_combine_conditions(both_runs.sql, first, second)
+            check_and_combine_conditions(both_runs, first, second)
 
 
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenArchive) -> None:

@@ -18,7 +18,6 @@ import pytest
 from analytics import open_archive
 from analytics.questions.frame_formats import format_text_table
 from analytics.questions.ratings import fit_ratings
-from analytics.questions.sql.syntax import find_references
 from analytics.questions.sql.views import VIEWS
 from analytics.report import report_data
 from analytics.store.archive import Archive
@@ -274,8 +273,7 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
             WHERE schema_name = 'main' AND database_name <> 'system' AND function_type IN ('macro', 'table_macro')
               AND NOT starts_with(function_name, '_') AND function_name <> 'opening_text'""")["name"].to_list()
         assert {"cell_name", "shared", "policy", "ordered_openings", "wilson_high"} <= set(macros)
-        assert opened._connection is not None
-        read = {view for text in questions for view in find_references(opened._connection.duckdb, text, VIEWS).views}
+        read = {view for text in questions for view in opened.parse_query(text).select_views(VIEWS)}
     assert read == set(VIEWS)
     assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
 

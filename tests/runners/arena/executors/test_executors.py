@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
+import os
 import shutil
 import threading
 import time
@@ -52,17 +52,18 @@ def mapped(executor: Executor, folder: Path, *parts: Part) -> list[int]:
 
 
 def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> None:
-    """Otherwise Python waits for them for ever when it ends."""
     pool = Processes().open_pool(Doubling(str(tmp_path)), 1, threading.Event())
-    before = {*multiprocessing.active_children()}
     pool.submit((3, ""))
     while not (answers := [*pool.wait_for_results()]):
         pass
     assert answers == [6]
-    (worker,) = {*multiprocessing.active_children()} - before
+    (made,) = tmp_path.glob("made-*")
+    worker = int(made.name.split("-")[1])
+    os.kill(worker, 0)
     del pool
     gc.collect()
-    assert not worker.is_alive()
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
 
 
 def test_every_part_is_answered_once_and_what_takes_long_is_made_once_by_each_process(
