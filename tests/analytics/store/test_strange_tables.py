@@ -59,13 +59,13 @@ def parquet(frame: pl.DataFrame, **options: Any) -> bytes:
 
 
 def repeated(schema: pl.Schema, rows: int = MANY) -> bytes:
-    """A table of many equal rows, in some kilobytes."""
+    """Encode a table of many equal rows, in some kilobytes."""
     columns = {name: pl.repeat(0, rows, dtype=pl.Int8(), eager=True).cast(kind) for name, kind in schema.items()}
     return parquet(pl.DataFrame(columns), row_group_size=rows)
 
 
 def with_number(content: bytes, number: int, other: int) -> bytes:
-    """The file with another number wherever its footer has this one, which is larger."""
+    """Replace a number by a smaller one wherever a file's footer has it."""
     length, old = int.from_bytes(content[-8:-4], "little"), encode_zigzag(number)
     new = bytes(
         [*(byte | 0x80 for byte in encode_zigzag(other)), *[0x80] * (len(old) - len(encode_zigzag(other)) - 1), 0]
@@ -76,19 +76,21 @@ def with_number(content: bytes, number: int, other: int) -> bytes:
 
 
 def denied() -> bytes:
-    """A table of a few rows, its footer says: but its page unpacks to 16 MB."""
+    """Encode a table of a few rows, as its footer says, whose page unpacks to 16 MB."""
     values = np.zeros(MANY)
     values[:1000] = np.random.default_rng(5).random(1000)
     content = parquet(pl.DataFrame({"value": values}), row_group_size=MANY, data_page_size=(1 << 31) - 100)
     content = with_number(content, MANY, 10)
     length = int.from_bytes(content[-8:-4], "little")
-    size = next(each for each in range(8 * MANY, 8 * MANY + 500) if encode_zigzag(each) in content[-8 - length :])
+    size = next(
+        candidate for candidate in range(8 * MANY, 8 * MANY + 500) if encode_zigzag(candidate) in content[-8 - length :]
+    )
     return with_number(content, size, 10)
 
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Reading a column is an error."""
+    """Make reading a column an error."""
 
     def read(*_: object, **__: object) -> None:
         raise AssertionError("a table is read that was not counted")
@@ -142,7 +144,7 @@ def test_a_policys_table_is_counted_before_it_is_read(
 
 def verify_of_policies(archive: Archive) -> list[str]:
     card = policy_store.find(archive, "mine")
-    return [what for _, what in policy_store.list_problems(archive, card.policy_id)]
+    return [problem for _, problem in policy_store.list_problems(archive, card.policy_id)]
 
 
 @pytest.mark.parametrize("tables", [("games",), ("plies",), tuple(DERIVED_TABLES)], ids=lambda tables: tables[0])
@@ -250,9 +252,9 @@ def test_footers_say_what_readers_find() -> None:
     lists = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
     empty = parquet(pl.DataFrame(schema={"a": pl.Int8}))
     for content in (short(), lists, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
-        frame, found = pl.read_parquet(content, hive_partitioning=False), read_footer(io.BytesIO(content))
-        assert found.rows == len(frame)
-        assert set(frame.columns) <= set(found.columns)
+        frame, footer = pl.read_parquet(content, hive_partitioning=False), read_footer(io.BytesIO(content))
+        assert footer.rows == len(frame)
+        assert set(frame.columns) <= set(footer.columns)
     assert read_footer(io.BytesIO(short())) == Footer(3, ("value",))
 
 

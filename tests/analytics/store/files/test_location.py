@@ -73,9 +73,9 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) -> None:
-    found = StoreOptions.from_environment("s3")
-    assert (found.endpoint, found.allow_http) == ("", False)
-    assert "allow_http" not in found.client_options()
+    options = StoreOptions.from_environment("s3")
+    assert (options.endpoint, options.allow_http) == ("", False)
+    assert "allow_http" not in options.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
     assert StoreOptions.from_environment("s3").polars_arguments()["storage_options"] == {
         "aws_endpoint_url": "https://minio.example:9000"

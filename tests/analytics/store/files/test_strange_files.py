@@ -38,7 +38,7 @@ SECONDS = 60  # after which what hangs is ended
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
-    """A call that waits for a pipe, or reads a device, becomes an error; the test does not hang."""
+    """Turn a call that waits for a pipe, or reads a device, into an error, so that the test does not hang."""
 
     def end(*_: object) -> None:
         raise TimeoutError
@@ -72,7 +72,7 @@ def door(path: Path, _aside: Path) -> None:
 
 
 def moved(path: Path, aside: Path) -> None:
-    """A link to what was there, elsewhere: it would be read as before."""
+    """Replace a file by a link to where it was moved: it would be read as before."""
     path.symlink_to(aside)
 
 
@@ -90,7 +90,7 @@ ALWAYS = [
     (link, f"games/run={RUN_ID}/*"),
     (pipe, "runs/*.json"),
 ]
-SELDOM = [each for each in itertools.product((moved, link, pipe), PLACES) if each not in ALWAYS]
+SELDOM = [case for case in itertools.product((moved, link, pipe), PLACES) if case not in ALWAYS]
 
 
 def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
@@ -102,7 +102,7 @@ def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
 
 
 def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]]:
-    """Calls that read an archive, and calls that write to one."""
+    """Yield calls that read an archive, and calls that write to one."""
     other = Archive.open(elsewhere / "other", create=True)
     other.write_run(record())
     store(other, RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
@@ -126,7 +126,7 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
 
 def asked(archive: Archive, check: bool) -> None:
     """Ask for every view, and for a policy: DuckDB, and where files are not checked first also Polars."""
-    found = list[ArenaError]()
+    errors = list[ArenaError]()
     with OpenArchive(archive.root, check=check) as opened:
         for view in VIEWS:
             try:
@@ -134,10 +134,10 @@ def asked(archive: Archive, check: bool) -> None:
                 if not check:
                     opened.scan(view).collect()
             except ArenaError as error:
-                found.append(error)
+                errors.append(error)
         opened.policy("mine").collect()
-    if found:
-        raise found[0]
+    if errors:
+        raise errors[0]
 
 
 @pytest.mark.parametrize(("kind", "place"), [*ALWAYS, *seldom(*SELDOM)])
