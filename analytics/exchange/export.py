@@ -47,9 +47,9 @@ class ExportRequest:
             ("rows", self.rows, ROWS),
             ("perspective", self.perspective, NAMED_PERSPECTIVES),
         )
-        for name, value, known in named:
-            if value is not None and value not in known:
-                raise RequestError(f"--{name} {value} is not known{describe_valid_names(value, known)}")
+        for name, value, valid_names in named:
+            if value is not None and value not in valid_names:
+                raise RequestError(f"--{name} {value} is not known{describe_valid_names(value, valid_names)}")
         if self.sample is not None and self.sample < 1:
             raise RequestError(f"--sample {self.sample} is not a number of games: ask for at least 1, or leave it out")
         self._check_form()
@@ -83,8 +83,8 @@ class ExportRequest:
                 "--imposed": self.imposed,
                 "--masks": self.masks,
             }
-        for name, given in unused.items():
-            if given:
+        for name, is_given in unused.items():
+            if is_given:
                 raise RequestError(f"{name} has no effect on format {form}: leave it out")
 
 
@@ -163,7 +163,7 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
 def _count_and_read_blocks(
     opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
 ) -> tuple[int, Iterator[ExportBlock]]:
-    """The number of selected games, and the games. Errors in the request are raised here, not by the iterator."""
+    """Return the number of selected games, and the games. Errors in the request are raised here, not while reading."""
     selection = select_games(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
         raise RequestError(f"--sample {request.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
@@ -212,7 +212,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
 
 
 def describe_dataset(request: ExportRequest) -> str:
-    """The description that is stored in a dataset."""
+    """Describe a dataset in the text that is stored in it."""
     chosen = f"games where {request.where}" if request.where else "all games"
     drawn = f", {request.sample} of them drawn by seed {request.seed}" if request.sample is not None else ""
     return (
@@ -223,7 +223,7 @@ def describe_dataset(request: ExportRequest) -> str:
 
 @contextmanager
 def _write_atomically(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
-    """A path to write to, which is renamed to ``output`` at the end, and a folder for intermediate files."""
+    """Yield a path, which is renamed to ``output`` at the end, and a folder for intermediate files."""
     room = temporary_beside(output)
     try:
         (room / "parts").mkdir(parents=True)

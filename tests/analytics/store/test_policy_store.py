@@ -83,11 +83,11 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
     variants = [
         replace(COUNTS, kind="count"),
         replace(COUNTS, parameters={"rate": 0.25}),
-        replace(COUNTS, table={"bord" if name == "board" else name: each for name, each in COUNTS.table.items()}),
+        replace(COUNTS, table={"bord" if name == "board" else name: column for name, column in COUNTS.table.items()}),
         replace(COUNTS, table={**COUNTS.table, "cell": COUNTS.table["cell"].astype(np.int16)}),
         replace(COUNTS, table={**COUNTS.table, "value": np.array([0.5, 0.0, 1e300])}),
     ]
-    assert len({policy_store.compute_knowledge_digest(each) for each in [COUNTS, *variants]}) == 1 + len(variants)
+    assert len({policy_store.compute_knowledge_digest(policy) for policy in [COUNTS, *variants]}) == 1 + len(variants)
 
 
 @BOTH
@@ -118,7 +118,7 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
         policy_store.find(archive, "mine")
     (problem,) = verify_archive(archive).problems
     assert problem.file == folder / "card.json"
-    assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
+    assert problem.fault.startswith("missing: restore it from a copy, or learn the policy again")
     unneeded = list_unneeded_files(archive)
     assert {file.path.name for file in unneeded if file.ours} == set(map(card.stored_name, card.files))
     assert remove_unneeded_files(archive, unneeded, 3600) == []

@@ -126,13 +126,13 @@ def slow_counting(files: list[StoredRange]) -> list[StoredRange]:
 
 
 @given(FILES)
-def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(found: list[StoredRange]) -> None:
-    ranges = select_disjoint_ranges(found)
-    assert list(ranges) == slow_counting(found)
+def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(files: list[StoredRange]) -> None:
+    ranges = select_disjoint_ranges(files)
+    assert list(ranges) == slow_counting(files)
     taken = [unit for stored_range in ranges for unit in range(stored_range.first, stored_range.end)]
     assert len(taken) == len({*taken}) == ranges.units
     assert ranges.fingerprint == sum(stored_range.fingerprint for stored_range in ranges) % MODULUS
-    assert list(select_disjoint_ranges(reversed(found))) == list(ranges)
+    assert list(select_disjoint_ranges(reversed(files))) == list(ranges)
 
 
 ANY_FILES = st.lists(
@@ -189,8 +189,8 @@ def test_aligned_files_are_never_cut(files: list[StoredRange]) -> None:
 
 
 @given(FILES, st.tuples(st.integers(0, 70), st.integers(1, 20)))
-def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tuple[int, int]) -> None:
-    ranges, first, end = select_disjoint_ranges(found), span[0], sum(span)
+def test_ranges_answer_as_lists_of_units_do(files: list[StoredRange], span: tuple[int, int]) -> None:
+    ranges, first, end = select_disjoint_ranges(files), span[0], sum(span)
     of = {unit: stored_range for stored_range in ranges for unit in range(stored_range.first, stored_range.end)}
     assert [ranges.find_range(unit) for unit in range(80)] == [of.get(unit) for unit in range(80)]
     assert ranges.mark_held_units(np.arange(80)).tolist() == [unit in of for unit in range(80)]
@@ -280,11 +280,11 @@ OTHER_NAMES = (
 
 @settings(max_examples=20)
 @given(FILES, st.sampled_from(["", "06", "16c"]))
-def test_a_name_says_what_the_file_holds(found: list[StoredRange], extent: str) -> None:
-    for stored_range in found:
+def test_a_name_says_what_the_file_holds(files: list[StoredRange], extent: str) -> None:
+    for stored_range in files:
         named = stored_range._replace(extent=extent)
         assert parse_file_name(named.name) == named
-    assert sorted(parse_file_names([*(stored_range.name for stored_range in found), *OTHER_NAMES])) == sorted(found)
+    assert sorted(parse_file_names([*(stored_range.name for stored_range in files), *OTHER_NAMES])) == sorted(files)
     assert compute_checksum(b"abc") == "ba7816bf"  # the beginning of the SHA-256
 
 

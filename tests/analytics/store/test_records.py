@@ -281,15 +281,15 @@ SEVERAL_LINES = ("command", "error", "verdict")  # places of texts that were typ
 
 
 @pytest.mark.parametrize("every", [False, *seldom(True)], ids=["one of each", "every"])
-def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Archive, every: bool) -> None:
+def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(full_archive: Archive, every: bool) -> None:
     """Check each text in the place of a label and each place with one text, or all combinations."""
     for place, (pattern, change) in RECORDS.items():
-        (path,) = Path(whole.root).glob(pattern)
+        (path,) = Path(full_archive.root).glob(pattern)
         read: dict[str, Callable[[], object]] = {
-            "runs": whole.load_runs,
-            "sweeps": whole.load_sweep_jobs,
-            "policies": partial(policy_cards.load_cards, whole),
-            "verdicts": partial(sprt_verdicts.load_verdict, whole, path),
+            "runs": full_archive.load_runs,
+            "sweeps": full_archive.load_sweep_jobs,
+            "policies": partial(policy_cards.load_cards, full_archive),
+            "verdicts": partial(sprt_verdicts.load_verdict, full_archive, path),
         }
         sound = path.read_bytes()
         lines = [] if place in SEVERAL_LINES else ["\n", "\t", "x" * 70_000]
@@ -302,7 +302,7 @@ def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Ar
             assert len(str(refused.value)) < 500
             path.write_bytes(sound)
         forge(path, change(OBEYED[0]))
-        assert any(problem.file == path for problem in verify_archive(whole).problems)
+        assert any(problem.file == path for problem in verify_archive(full_archive).problems)
         path.write_bytes(sound)
 
 

@@ -41,7 +41,7 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """Write one run, its 200 pairs in several ranges, the middle ones last."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.write_run(RUN)
@@ -51,8 +51,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def archive(made: Archive, tmp_path: Path) -> Archive:
-    return copied(made, tmp_path / "archive")
+def archive(finished_run: Archive, tmp_path: Path) -> Archive:
+    return copied(finished_run, tmp_path / "archive")
 
 
 def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
@@ -160,7 +160,7 @@ def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
         forge(path, wrong)
         (problem,) = verify_archive(archive).problems
         assert problem.file == path
-        assert "its games give elo1 after" in problem.what
+        assert "its games give elo1 after" in problem.fault
         path.write_bytes(sound)
     Path(archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = Path(path).rename(archive.root / "verdicts/run=0123456789ab" / path.name)
@@ -177,7 +177,7 @@ def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
     lose(archive, 0, 1)
     first, *_, last = verify_archive(archive).problems
     assert first.file == archive.folder("games", RUN.run_id)
-    assert "only the first 0 of the" in last.what
+    assert "only the first 0 of the" in last.fault
 
 
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
@@ -188,4 +188,4 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     trial.add_outcomes(np.full(32, 4, np.int8))
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify_archive(archive).problems
-    assert "no pairs" in problem.what
+    assert "no pairs" in problem.fault

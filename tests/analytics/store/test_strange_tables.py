@@ -149,16 +149,16 @@ def verify_of_policies(archive: Archive) -> list[str]:
 
 @pytest.mark.parametrize("tables", [("games",), ("plies",), tuple(DERIVED_TABLES)], ids=lambda tables: tables[0])
 def test_a_table_of_a_run_is_counted_before_it_is_read(
-    whole: Archive, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    full_archive: Archive, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    archive = whole
+    archive = full_archive
     for table in tables:
         plain = {name: kind if kind.is_integer() else pl.Int32() for name, kind in SCHEMAS[table].items()}
         forged(archive, table, repeated(pl.Schema(plain), 1_000_000))
     problems = verify_archive(archive).problems
     for table in tables:
         path = archive.folder(table, RUN_ID) / archive.list_effective_ranges(RUN_ID, table)[0].name
-        assert any(problem.file == path and "would unpack to" in problem.what for problem in problems), table
+        assert any(problem.file == path and "would unpack to" in problem.fault for problem in problems), table
     request.getfixturevalue("unread")
     if tables[0] in TABLE_SCHEMAS:
         with pytest.raises(FailureError, match="would unpack to"):
@@ -178,7 +178,7 @@ def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> N
         {name: np.arange(10_000) % 100 for name in TABLE_SCHEMAS["plies"]}, schema=TABLE_SCHEMAS["plies"]
     )
     path = forged(archive, "plies", parquet(frame))
-    (problem,) = [problem.what for problem in verify_archive(archive).problems if problem.file == path]
+    (problem,) = [problem.fault for problem in verify_archive(archive).problems if problem.file == path]
     assert problem.startswith("has 10,000 rows: its 16 units have no table of more than 1,024")
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match=f"{path} is missing or damaged"):
         opened.sql("SELECT count(*) FROM plies")
@@ -224,7 +224,7 @@ def test_prefixes_unpack_to_a_thousand_times_their_bytes() -> None:
     ids=["encoding", "codec", "type"],
 )
 def test_what_no_table_of_ours_is_stored_as_is_not_read(
-    content: Callable[[], bytes], complaint: str, imported: bool, whole: Archive, tmp_path: Path
+    content: Callable[[], bytes], complaint: str, imported: bool, full_archive: Archive, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=f"has a column {complaint}, which is not read"):
         read_footer(io.BytesIO(content()))
@@ -234,9 +234,12 @@ def test_what_no_table_of_ours_is_stored_as_is_not_read(
         (tmp_path / "values.parquet").write_bytes(content())
         with pytest.raises(RequestError, match=complaint):
             read_policy_table(tmp_path / "values.parquet")
-    path = forged(whole, "games", content())
-    assert any(problem.file == path and complaint in problem.what for problem in verify_archive(whole).problems)
-    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+    path = forged(full_archive, "games", content())
+    assert any(problem.file == path and complaint in problem.fault for problem in verify_archive(full_archive).problems)
+    with (
+        OpenArchive(full_archive.root) as opened,
+        pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"),
+    ):
         opened.sql("SELECT count(*) FROM games")
 
 

@@ -213,7 +213,7 @@ class TwoArchives(RuleBasedStateMachine):
             assert opened.scan("plies").collect().height == opened.sql("SELECT count(*) FROM plies").item()
             assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.scan("plies").collect().height or None)
         # A larger file of a writer with an old listing hides the index of its parts until that is made again.
-        problems = [problem.what for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.what]
+        problems = [problem.fault for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.fault]
         if not self.is_forged:
             assert problems == []
             blocks = [
@@ -257,5 +257,5 @@ def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
     with pytest.raises(FailureError, match="has other bytes"):
         Archive(tmp_path).list_effective_ranges(RUN_ID)
-    assert any(str(path) in problem.what for problem in verify_archive(Archive(tmp_path)).problems)
+    assert any(str(path) in problem.fault for problem in verify_archive(Archive(tmp_path)).problems)
     assert StoredRange(*second) in archive.list_files("games", RUN_ID)

@@ -132,7 +132,7 @@ def one_thread() -> dict[int, int]:
     return {block.pairing: slow_fingerprint(block) for block in games_of()}
 
 
-@pytest.mark.parametrize("others", [1, *seldom(6)])
+@pytest.mark.parametrize("process_count", [1, *seldom(6)])
 def test_processes_with_threads_store_each_pair_once_while_others_compact_and_read(
     archive: Archive, process_count: int
 ) -> None:
@@ -186,7 +186,7 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
 def settle(archive: Archive) -> None:
     """Remove the games that contradict those that count, as ``verify`` advises, and what came with them."""
     for problem in verify_archive(archive).problems:
-        assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.what
+        assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.fault
         archive.backend.remove(problem.file)
     remove_unneeded_files(archive, list_unneeded_files(archive), 0.0)
 

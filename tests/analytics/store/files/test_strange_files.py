@@ -51,8 +51,8 @@ def ended() -> Iterator[None]:
 
 
 @pytest.fixture
-def archive(whole: Archive) -> Archive:
-    return whole
+def archive(full_archive: Archive) -> Archive:
+    return full_archive
 
 
 def link(path: Path, _aside: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone(
     path = strange(archive, place, kind, tmp_path / "aside")
     (problem,) = verify_archive(archive).problems
     assert problem.file == path
-    assert KINDS[kind] in problem.what
+    assert KINDS[kind] in problem.fault
     outside, status, errors = snapshot(tmp_path / "aside"), path.lstat(), list[str]()
     for attempt in attempts(archive, tmp_path):
         try:
@@ -218,7 +218,7 @@ def test_a_policys_file_of_another_size_than_its_card_says_is_not_read(archive: 
         file.truncate(1 << 40)
     with pytest.raises(RequestError, match="has 1099511627776 bytes, its card says"):
         policy_store.read(archive, "mine")
-    assert any("has 1099511627776 bytes" in problem.what for problem in verify_archive(archive).problems)
+    assert any("has 1099511627776 bytes" in problem.fault for problem in verify_archive(archive).problems)
 
 
 def test_a_record_that_could_not_be_read_again_is_not_written(archive: Archive) -> None:
