@@ -1,4 +1,4 @@
-"""Annotates runs: evaluates the decisions of their games on all cores, part by part, and stores them."""
+"""Annotation of runs: the decisions of their games are evaluated on all cores, chunk by chunk, and stored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AnnotationOptions:
 
 
 class GameSolver:
-    """Evaluates games by one set of rules on several threads, which share and keep what they solve."""
+    """A solver of games under one set of rules, on several threads that share and keep what they solve."""
 
     def __init__(self, rules: Rules, options: AnnotationOptions) -> None:
         self._settings = options
@@ -83,7 +83,7 @@ class GameSolver:
     def _solve_span(
         self, span: Range, count_choices: bool, games: Games, first_plies: NDArray[np.int8], values: ExactValues
     ) -> int:
-        """Fill in the values of the games from one to before another; returns how many they are."""
+        """Fill in the values of the games from one to before another; return how many they are."""
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         solver = self._local.solver
@@ -160,7 +160,7 @@ def annotate_runs(
 
 
 class Annotator:
-    """Annotates parts on any number of threads, and keeps what it solves from one to the next."""
+    """An annotator of chunks of games on any number of threads; it keeps what it solved from one to the next."""
 
     def __init__(self, archive: Archive, options: AnnotationOptions) -> None:
         self._archive = archive

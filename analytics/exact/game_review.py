@@ -46,7 +46,7 @@ class JudgedDecision(NamedTuple):
 
 
 class GameReview(NamedTuple):
-    """The decisions of a game that were judged, in the order in which they were taken."""
+    """The judged decisions of a game, in the order in which they were taken."""
 
     decisions: tuple[JudgedDecision, ...]
     unjudged_count: int  # earlier decisions, which the time did not suffice for

@@ -181,7 +181,7 @@ SOLVE_BLOCK = 8
 
 
 class CandidatePositions(NamedTuple):
-    """``PUCT_C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
+    """``C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
 
     pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
     cells: NDArray[np.int64]  # [C, n] the last was filled last
@@ -255,7 +255,7 @@ def to_batch(candidates: CandidatePositions) -> Batch:
 def sample_new_positions_by_source(
     rules: Rules, games: Games, piece_count: int, max_positions: int, seed: int
 ) -> list[tuple[str, list[Position]]]:
-    """Sample at most ``max_positions`` positions from each source; returns each source's name with its positions.
+    """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
 
     No two of all of them are images of each other.
     """
@@ -290,7 +290,7 @@ def solve_all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
 
 
 class TurnSolver:
-    """Solves positions on several threads, which share what they prove."""
+    """A solver of positions on several threads, which share what they prove."""
 
     def __init__(self, rules: Rules, threads: int, megabytes: float, min_pieces: int = 0) -> None:
         """``min_pieces`` pieces are on the board in all positions: a tablebase that ends there is not read."""
@@ -365,7 +365,7 @@ class Regrets(NamedTuple):
 
     @property
     def turn(self) -> NDArray[np.int8]:
-        """[P, D] of the whole turns."""
+        """The regrets of the whole turns, [P, D]."""
         return self.placement + np.maximum(self.gift, 0)
 
 

@@ -84,10 +84,10 @@ def compute_needed_megabytes(request: TablebaseBuildRequest, table_count: int = 
 
 
 def check_build(request: TablebaseBuildRequest, available_megabytes: float, table_count: int = 1) -> None:
-    """Check a job, for which so many processes have a table each.
+    """Check a job in which ``table_count`` processes have a table each.
 
-    Raises ``RequestError`` for a value out of range, and for a job that does not fit into memory. It also does if the
-    file is the tablebase of other rules of the same name.
+    Raises ``RequestError`` for a value out of range, for a job that does not fit into memory, and for a file that is
+    the tablebase of other rules of the same name.
     """
     if not 1 <= request.pieces <= MAX_PIECES:
         raise RequestError(

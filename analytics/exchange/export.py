@@ -196,7 +196,7 @@ def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> It
 
 
 def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
-    """Write games as episodes; returns how many, and how many steps they have."""
+    """Write games as episodes; return how many, and how many steps they have."""
     count, steps = 0, 0
 
     def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:

@@ -56,7 +56,8 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
     chosen_ids: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
     if sample is None:
         chosen_ids = [
-            None if selection.has_whole_run(item) else selection.read_game_ids(item.run_id) for item in selection.runs
+            None if selection.has_whole_run(record) else selection.read_game_ids(record.run_id)
+            for record in selection.runs
         ]
     else:
         chosen_ids = sample_game_ids(selection, sample, seed)
@@ -76,7 +77,7 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
         for part in select_pair_ranges(archive, record, stored, chosen_ids[run])
         for seating in _list_seatings(run, record, not is_whole[run], part.pairing)
     ]
-    parts.sort(key=lambda item: (item[0], item[2]))
+    parts.sort(key=lambda part: (part[0], part[2]))
     games_of_parts = read_pair_ranges([((seating.run, stored), part) for seating, stored, part in parts], read_file)
     for (seating, _, _), games in zip(parts, games_of_parts, strict=True):
         rows = np.flatnonzero(games.game_id & 1 == seating.game)

@@ -223,7 +223,7 @@ def _add_run(
         archive.write_run(record)
     with archive.lock_run(run_id, LOCK_SECONDS):
         added = _write_missing_games(archive, record, [*enumerate(blocks)])
-    archive.update_run(run_id, lambda existing: existing and structs.replace(existing, status="complete"))
+    archive.update_run(run_id, lambda stored: stored and structs.replace(stored, status="complete"))
     return ImportedRun(run_id, blocks[0].heading, sum(sizes), added)
 
 
@@ -262,7 +262,7 @@ FILE_UNITS = 1 << 17  # of a file, at most
 
 
 class WholeRun(NamedTuple):
-    """A run that a text holds whole."""
+    """A run whose record and games are all in a text."""
 
     record: RunRecord
     games: RangeGames  # all of them, ascending by id
@@ -320,7 +320,7 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
 
 
 def add_missing_games(archive: Archive, run: WholeRun) -> int:
-    """Add to an archive what it lacks of a run; returns how many games that were.
+    """Add to an archive what it lacks of a run; return how many games that were.
 
     Raises ``RequestError`` if the archive holds other games of the run, or some that other code played.
     """

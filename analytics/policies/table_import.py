@@ -55,7 +55,7 @@ class ImportOptions:
 
 
 class ImportedPolicy(NamedTuple):
-    """A policy and what was met in reading it."""
+    """A policy and the counts of what its table held."""
 
     policy: Policy
     rows: int  # of the file

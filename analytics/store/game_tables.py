@@ -326,9 +326,7 @@ def encode_games_table(
     """
     labels = sorted({label for number in used_pairings for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(labels)}
-    agents = np.zeros(
-        (2, max(used_pairings, default=0) + 1), np.int32
-    )  # [first or second, pairing] index into ``labels``
+    agents = np.zeros((2, max(used_pairings, default=0) + 1), np.int32)  # [first or second, pairing] of ``labels``
     for number in used_pairings:
         agents[:, number] = [number_of[label] for label in pairings[number]]
     file = ParquetBuilder(GAMES_SCHEMA, _build_polars_metadata())

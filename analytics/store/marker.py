@@ -236,7 +236,7 @@ class VerifiableFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its path in the archive."""
+        """The path of the file in the archive."""
         return "/".join(self.path.parts[-3:])
 
     @property
@@ -247,7 +247,7 @@ class VerifiableFile(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether its bytes are those that were written, and has no more rows than it may have; reads the file."""
+        """Whether the file has the bytes that were written, and no more rows than it may have; reads the file."""
         named = parse_file_name(self.path.name)
         try:
             with self.backend.open(self.path) as file:

@@ -232,10 +232,10 @@ def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsiz
     ``FailureError`` for a damaged file.
     """
     run_ranges = {
-        run_id: Ranges(item for item in archive.list_effective_ranges(run_id, "tallies") if item.end <= end)
+        run_id: Ranges(stored for stored in archive.list_effective_ranges(run_id, "tallies") if stored.end <= end)
         for run_id in run_ids
     }
-    paths = [archive.folder("tallies", run_id) / item.name for run_id in run_ranges for item in run_ranges[run_id]]
+    paths = [archive.folder("tallies", run_id) / stored.name for run_id, held in run_ranges.items() for stored in held]
     try:
         with explain_errors("read", archive.root / "tallies"):
             contents = archive.backend.read_all(paths)
@@ -243,14 +243,9 @@ def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsiz
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         if len(run_ranges) > 1:
-            return {
-                run_id: tallies for item in run_ranges for run_id, tallies in read_tallies(archive, [item], end).items()
-            }
-        run_ranges, paths, contents = (
-            dict.fromkeys(run_ranges, Ranges()),
-            [],
-            [],
-        )  # some were replaced: all games are counted
+            return {run_id: read_tallies(archive, [run_id], end)[run_id] for run_id in run_ranges}
+        # Some files were replaced: all games are counted.
+        run_ranges, paths, contents = dict.fromkeys(run_ranges, Ranges()), [], []
     stored = iter(_load_tally_files([*zip(paths, contents, strict=True)]))
     return {
         run_id: _sum_run_tallies(archive, run_id, ranges, [next(stored) for _ in ranges], end)

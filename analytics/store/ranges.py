@@ -193,12 +193,12 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
     @cached_property
     def units(self) -> int:
-        """How many units they hold."""
+        """The number of units that the ranges hold."""
         return int((self.ends - self.firsts).sum())
 
     @cached_property
     def fingerprint(self) -> int:
-        """The fingerprint of all their games, uint64."""
+        """The fingerprint of all games of the ranges, uint64."""
         return sum(stored.fingerprint for stored in self) % MODULUS
 
     @cached_property
@@ -214,7 +214,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
     @cached_property
     def fingerprint_sums(self) -> NDArray[np.uint64]:
         """The fingerprints of the first 0, 1, ..., N ranges together, [N + 1]."""
-        fingerprints = np.fromiter((fingerprints.fingerprint for fingerprints in self), np.uint64, len(self))
+        fingerprints = np.fromiter((stored.fingerprint for stored in self), np.uint64, len(self))
         return np.concatenate([np.zeros(1, np.uint64), np.cumsum(fingerprints, dtype=np.uint64)])
 
     @property
@@ -267,7 +267,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """Some units of a file of games: those that count, or those that a task is about."""
+    """A slice of a file of games: the units that count, or those that a task is about."""
 
     file: StoredRange
     first: int
@@ -336,7 +336,7 @@ def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ran
     one range of games in this way, as after compaction of the games alone.
     """
     coarse, finer = [], []
-    same = {file[:3] for file in games}  # the usual case: a file for each file of games
+    same = {stored[:3] for stored in games}  # the usual case: a file for each file of games
     for file in files:
         games_fingerprint = file.fingerprint if file[:3] in same else games.find_fingerprint(file.first, file.end)
         if games_fingerprint is None:

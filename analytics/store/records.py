@@ -388,7 +388,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @property
     def end_unit(self) -> int:
-        """The number of units that were asked for. Nobody asks for imported games: the number of those there are."""
+        """The number of units that were requested; for imported games, which nobody requests, the number stored."""
         return self.units if "imported" in self.spec else self.unit_line.count_units(self.games)
 
     @property

@@ -133,7 +133,7 @@ class LearnedPolicy:
 
 @runtime_checkable
 class PolicyKind(Protocol):
-    """A kind of policy: derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
+    """A kind of policy, which derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
         """Derive the policy: the same for the same games on any number of threads.

@@ -195,7 +195,7 @@ def learn_turns(
     fit: StageFit,
     squared_errors: Any,
 ) -> int:
-    """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
+    """Learn the turns of some games after which ``stage`` pieces are on the board; return how many there were.
 
     ``imposed_and_seats`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a
     bit each. The squared errors before a turn was learned are added to ``squared_errors`` [HEADS]. At a ``rate`` of 0

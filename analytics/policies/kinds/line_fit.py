@@ -92,7 +92,7 @@ def forward(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> None:
 
 @inline_function
 def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
-    """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
+    """Change the output weights, fill ``slopes`` with the gradients of the units, and return their mean square."""
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
     output, squares = fit.features * width, fit.features * (HEADS + 1)
     for k in range(units):
@@ -208,7 +208,7 @@ class LearningPlan(NamedTuple):
 
 
 class StageLearner(Protocol):
-    """Learns one stage from a block of games."""
+    """A function that learns one stage from a block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
         """Learn a stage; add boards and squared errors, learned and held out, to ``sums`` [2, 1 + HEADS]."""

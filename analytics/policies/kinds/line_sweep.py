@@ -182,7 +182,7 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; returns how many.
+    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; return how many.
 
     First come the boards of all these games as they were logged, then those with another last turn, then those with
     another turn before that. A turn is drawn again as ``sample_turn`` says.
@@ -394,7 +394,7 @@ class LineSweep:
 
 
 def learn_and_measure(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
-    """Learn from examples; returns the mean squared error of each head before (Brier's score), NaN without examples."""
+    """Learn from examples; return the mean squared error of each head before (Brier's score), NaN without examples."""
     squared = np.zeros(HEADS)
     for block in examples:
         learn_examples(block, rate, fit, squared)

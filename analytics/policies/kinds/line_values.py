@@ -56,7 +56,7 @@ def learn_block(
     fit: StageFit,
     sums: Any,
 ) -> int:
-    """Learn one stage from some games, in their order; returns how many boards there were.
+    """Learn one stage from some games, in their order; return how many boards there were.
 
     A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
     line says nothing about the board. What is learned is the score that the player expected when it made the turn.

@@ -190,7 +190,7 @@ class FileStatus(NamedTuple):
 
 
 class Backend(ABC):
-    """Reads and writes files. It holds none open, and may be used by any number of threads."""
+    """A reader and writer of files. It holds none open, and any number of threads may use it."""
 
     # Reading.
 

@@ -155,7 +155,7 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """The store as it is asked first, and later. Until it has answered once it is not waited for long."""
+        """The store for the first request, and for later ones: until it has answered once, patience is short."""
         options, url = self.settings.client_options(), str(self.bucket)
         with translate_errors(self.bucket, self.settings):
             first, later = (
@@ -408,7 +408,7 @@ class _FolderTree:
 
 
 class ListingBackend(ObjectBackend):
-    """Folders are as they were when they were listed; objects that were not there then are asked for all the same."""
+    """A backend that lists each folder once; it still requests objects that were not there then."""
 
     def __init__(self, root: ObjectUrl, settings: StoreOptions) -> None:
         super().__init__(root.scheme, root.bucket, settings)

@@ -45,7 +45,7 @@ def pack_small(
     facts: ColumnFacts,
     column: int,
 ) -> int:
-    """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; returns the end. ``values`` are their bytes.
+    """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; return the end. ``values`` are their bytes.
 
     They become indices into the range from the least to the largest, unless that is ``widest`` or wider. There is at
     least one. ``out`` needs ``9 R + 2048`` bytes from there. The facts about column number ``column`` are written.
@@ -93,7 +93,7 @@ def _set_facts(facts: Any, column: int, least: int, largest: int, encoding: int,
 
 @inline_function
 def _put_varint(out: Any, at: int, number: Any) -> int:
-    """Write an unsigned (uint64) number, seven bits a byte; returns the index after it."""
+    """Write an unsigned (uint64) number, seven bits a byte; return the index after it."""
     while number > np.uint64(0x7F):
         out[at] = (number & np.uint64(0x7F)) | np.uint64(0x80)
         number >>= np.uint64(7)

@@ -96,7 +96,7 @@ END_PLY = 6  # the default: from seven pieces on, nearly every position of rando
 
 
 class NotIndexedError(FailureError):
-    """The answer to a question needs positions that are not indexed."""
+    """The error of a question that needs positions which are not indexed."""
 
 
 POSITIONS_TABLE = RangeTable(

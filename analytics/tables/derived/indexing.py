@@ -31,7 +31,7 @@ class IndexExtent(NamedTuple):
 
 
 class IndexSummary(NamedTuple):
-    """What was indexed."""
+    """The games that were indexed, and the rows that they gave."""
 
     games: int = 0
     rows: int = 0  # of positions

@@ -223,7 +223,7 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 
 @kernel()
 def _count_equal_keys(keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries) -> int:
-    """Write a row for each group of equal keys into ``counts``, from row ``first`` on; returns the row after them."""
+    """Write a row for each group of equal keys into ``counts``, from row ``first`` on; return the row after them."""
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]

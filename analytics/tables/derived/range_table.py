@@ -138,7 +138,7 @@ def list_missing_ranges(
 
 
 class Chunk(NamedTuple, Generic[Extent]):
-    """The games of a run that one task carries out, and what it needs to know besides."""
+    """The games of a run that one task works on, and the extent of its work."""
 
     run_id: str
     games: FileSlice

@@ -144,7 +144,7 @@ def _merge_records(target_record: RunRecord, record: RunRecord, target: Archive)
 
 
 def _merge_range(source: Archive, target: Archive, record: RunRecord, stored: StoredRange) -> int:
-    """Add the games of a range that the target lacks; returns the number of their units.
+    """Add the games of a range that the target lacks; return the number of their units.
 
     A file that overlaps one of the target in part is not copied, because one of them would have to be cut. The units
     that are lacking are cut out of it.

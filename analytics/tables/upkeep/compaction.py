@@ -107,7 +107,7 @@ def compact_tables(
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> int:
-    """Make parents of the files of tables that hold the same ranges; returns how many were made.
+    """Make parents of the files of tables that hold the same ranges; return how many were made.
 
     The last table says which ranges there are: files of games are written last. ``progress`` is called with each
     family whose parent is made, ``on_wait`` several times a second: an exception in one of them ends the work. Raises
@@ -242,7 +242,7 @@ def compact_small_files(archive: Archive, run_id: str) -> None:
 
 
 def compact_sums(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None) -> int:
-    """Make parents of the positions and first plies of a run; returns how many were made.
+    """Make parents of the positions and first plies of a run; return how many were made.
 
     ``on_wait`` is called several times a second; it may end the work by an exception.
     """
@@ -289,7 +289,7 @@ def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTIO
 def compact_run(
     archive: Archive, run_id: str, size: int = COMPACTION_BYTES, progress: Callable[[int], None] = lambda _files: None
 ) -> CompactionSummary:
-    """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
+    """Merge a run's small files into large ones; ``progress`` gets the number of files of games that became one.
 
     Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
     a record, for a file that is damaged, and one that cannot be written.

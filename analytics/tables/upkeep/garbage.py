@@ -156,7 +156,7 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
 
 
 def remove_replaced_files(archive: Archive, run_id: str, min_age: float = GRACE_SECONDS) -> int:
-    """Remove the files of a run that were replaced so many seconds ago; returns their number.
+    """Remove the files of a run that were replaced at least ``min_age`` seconds ago, and return their number.
 
     Raises ``FailureError`` when one cannot be removed.
     """
@@ -263,7 +263,7 @@ def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
 
 
 def remove_unneeded_files(archive: Archive, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove the files that are ours and at least so many seconds old, unless they count by now, and return them.
+    """Remove files that are ours and at least ``least_age`` seconds old, unless they count by now; return them.
 
     Raises ``FailureError`` when a file cannot be removed.
     """

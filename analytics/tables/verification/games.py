@@ -51,7 +51,7 @@ class RangeFiles:
 
     @property
     def plies(self) -> PurePath:
-        """Raises ``FileNotFoundError`` if there is no such file."""
+        """The path of the file of plies. Raises ``FileNotFoundError`` if there is none."""
         return self.archive.find_path("plies", self.record.run_id, self.stored)
 
 

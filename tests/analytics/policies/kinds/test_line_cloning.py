@@ -95,7 +95,7 @@ def cloned(twin: lines.Learner, turns: Sequence[Sequence[int]], ends: Sequence[s
 def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
     words, (part, _) = build_feature_words(CLASSIC), parts(dataset)
     few = CloningBlock(
-        Games(*(np.ascontiguousarray(afterstates[..., :25]) for afterstates in part.games)),
+        Games(*(np.ascontiguousarray(column[..., :25]) for column in part.games)),
         part.imposed_and_seats[:, :25],
         part.words[:25],
     )
@@ -108,8 +108,8 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
     ends = [[lines.decided(after) for after in afterstates] for afterstates in met]
     for _ in range(2):
         learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
-        for afterstates, their_ends in zip(numbers, ends, strict=True):
-            cloned(twin, afterstates, their_ends, 0.1)
+        for turn_features, their_ends in zip(numbers, ends, strict=True):
+            cloned(twin, turn_features, their_ends, 0.1)
         assert learned == len(met) > 3
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)

@@ -115,11 +115,12 @@ def test_boards_are_logged_ones_and_others_one_or_two_turns_away(dataset: Datase
             place += 1
     early = [naive.board_after(plies[:7]) for plies in logged]
     apart = [
-        min(sum(a != b for a, b in zip(board, item.board, strict=True)) for board in early) for item in afterstates
+        min(sum(a != b for a, b in zip(board, after.board, strict=True)) for board in early) for after in afterstates
     ]
     again = [naive.board_after(plies[:8]) for plies in logged]
     one = [
-        any(sum(a != b for a, b in zip(item, after.board, strict=True)) == 1 for item in again) for after in afterstates
+        any(sum(a != b for a, b in zip(earlier, after.board, strict=True)) == 1 for earlier in again)
+        for after in afterstates
     ]
     assert set(apart) == {2}
     assert all(one[: 2 * place - len(logged) // 2])

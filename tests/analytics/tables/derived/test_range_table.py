@@ -51,9 +51,9 @@ def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int) -> N
 def test_rows_of_different_games_are_put_in_order(archive: Archive, key: tuple[str, ...], rows: int) -> None:
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)], most=4)
     table = "plies" if len(key) > 1 else "games"
-    tables = [read_rows(archive, RUN_ID, item, table).select(key) for item in archive.list_effective_ranges(RUN_ID)]
+    tables = [read_rows(archive, RUN_ID, stored, table).select(key) for stored in archive.list_effective_ranges(RUN_ID)]
     random.Random(1).shuffle(tables)
-    merged = [*merge_sorted_tables([in_parts(item, rows) for item in tables], key, 50)]
+    merged = [*merge_sorted_tables([in_parts(frame, rows) for frame in tables], key, 50)]
     assert {len(part) for part in merged[:-1]} == {50}
     assert pl.concat(merged).equals(pl.concat(tables).sort(key))
 

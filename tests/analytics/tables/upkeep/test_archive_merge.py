@@ -134,7 +134,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
         assert joined(list(order), target) == MergeSummary()
         results.append(merged)
     assert not verify_archive(target).problems
-    assert len({str(merged) for merged in results}) == 1
+    assert len({str(result) for result in results}) == 1
 
 
 # Contradictions.

@@ -162,7 +162,7 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
         assert summed.height < rows.height
         counts = ["games", "wins", "draws"]
         key = [name for name in rows.columns if name not in (*counts, "sample")]
-        totals = [item.group_by(key).agg(pl.sum(*counts)).sort(key) for item in (rows, summed)]
+        totals = [table_rows.group_by(key).agg(pl.sum(*counts)).sort(key) for table_rows in (rows, summed)]
         assert totals[0].equals(totals[1])
     assert problems(derived) == []
     monkeypatch.setattr(derived_tables, "MAX_MERGED_TABLES", 2)  # then they are added up in several steps
@@ -171,10 +171,12 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
         (problem,) = problems(derived)
         assert problem.startswith(f"{path}: its rows are not what its games give")
     assert compact_sums(derived, RUN_ID) == 0
-    files = [rest.folder("positions", RUN_ID) / item.name for item in rest.list_effective_ranges(RUN_ID, "positions")]
+    files = [
+        rest.folder("positions", RUN_ID) / stored.name for stored in rest.list_effective_ranges(RUN_ID, "positions")
+    ]
     monkeypatch.setattr(compaction, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
     compact_sums(rest, RUN_ID)  # which makes no sums that would be too large
-    assert all(item.units <= 32 for item in rest.list_effective_ranges(RUN_ID, "positions"))
+    assert all(stored.units <= 32 for stored in rest.list_effective_ranges(RUN_ID, "positions"))
     assert len(rest.list_effective_ranges(RUN_ID, "positions")) < 11
 
 
