@@ -155,7 +155,7 @@ def read_position_set(path: Path) -> PositionSet:
 
 def _parse_position_set(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
     """Parse the origin and the turns in the bytes of a file."""
-    wrong = f"{path} is no set of positions, or was changed since it was made"
+    wrong = f"{path} is not a set of positions, or was changed since it was made"
     remedy = "make it again with 'qarena policy positions'"
     try:
         origin = parse_record(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), SetOrigin)

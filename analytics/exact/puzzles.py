@@ -137,7 +137,7 @@ def parse_puzzles(text: str, name: str) -> list[Puzzle]:
     """Parse the puzzles in a file's text. Raises ``RequestError``, with the file's name, for the first wrong line."""
     rows = csv.DictReader(text.splitlines())
     if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise RequestError(f"{name} is no set of puzzles: its first line is not {','.join(COLUMNS)}")
+        raise RequestError(f"{name} is not a set of puzzles: its first line is not {','.join(COLUMNS)}")
     return [_parse_puzzle(row, f"{name}, line {rows.line_num}") for row in rows]
 
 
@@ -148,7 +148,7 @@ def _parse_puzzle(row: dict[str, str], location: str) -> Puzzle:
         turn, numbers = (parse_cell(cell), parse_piece(gift)), (GOAL_VALUES[row["value"]], int(row["depth"]))
         puzzle = Puzzle(position, rules, *turn, *numbers, float(row["missed"]))
     except (RequestError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RequestError(f"{location} is no puzzle: {error}") from error
+        raise RequestError(f"{location} is not a puzzle: {error}") from error
     if position.hand == NONE or board(position)[puzzle.cell] != NONE or not position.available >> puzzle.gift & 1:
-        raise RequestError(f"{location} is no puzzle: {puzzle.turn} is no turn in {puzzle.text}")
+        raise RequestError(f"{location} is not a puzzle: {puzzle.turn} is not a turn in {puzzle.text}")
     return puzzle

@@ -82,13 +82,13 @@ def _open_table(root: Path, table: str) -> DeltaTable | None:
     """Open the table at ``root``; None if there is none. Raises ``RequestError`` for another one."""
     if not (root / DELTA_LOG).is_dir():
         if root.is_dir() and any(root.iterdir()):
-            raise RequestError(f"{root} has files and is no Delta table: name a new folder")
+            raise RequestError(f"{root} has files and is not a Delta table: name a new folder")
         return None
     try:
         delta_table = DeltaTable(root)
         columns = [field.name for field in delta_table.schema().fields]
     except (DeltaError, OSError) as error:
-        raise RequestError(f"{root} is no Delta table that can be read ({_format_error(error)})") from error
+        raise RequestError(f"{root} is not a readable Delta table ({_format_error(error)})") from error
     if sorted(columns) != sorted(_build_schema(table)):
         raise RequestError(f"{root} has columns {', '.join(columns)}: it is a Delta table of something else")
     return delta_table

@@ -75,7 +75,8 @@ class ExportRequest:
         if self.form == DATASET:
             if not data_package.LICENCE_NAME.fullmatch(self.licence):
                 raise RequestError(
-                    f"--license {self.licence!r} is no name of a licence as the Hub has it: cc0-1.0, cc-by-4.0, mit"
+                    f"--license {self.licence!r} is not the name of a licence on the Hub: write one such as cc0-1.0, "
+                    "cc-by-4.0 or mit"
                 )
             unused |= {
                 "--perspective": self.perspective is not None,

@@ -307,7 +307,7 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
             return [file_tallies for file in files for file_tallies in _parse_tally_files([file])]
         raise FailureError(f"{files[0][0]} {error}: remove it, it follows from the games") from error
     if frame.schema != TALLIES_SCHEMA:
-        raise damaged_file_error(files[0][0], "has not the columns of tallies")
+        raise damaged_file_error(files[0][0], "does not have the columns of tallies")
     rows = frame.iter_rows(named=True)
     return [tallies_from_rows(islice(rows, size)) for size in sizes]
 

@@ -74,7 +74,7 @@ def count_rows(file: io.BufferedIOBase, name: str) -> int:
     """
     named = parse_file_name(name)
     if named is None:
-        raise ValueError("has not the name of a table's file")
+        raise ValueError("does not have the name of a table's file")
     if not hashlib.file_digest(file, "sha256").hexdigest().startswith(named.checksum):
         raise ValueError("has other bytes than its name says: some have changed since it was written")
     rows = read_footer(file).rows

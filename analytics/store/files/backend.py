@@ -87,7 +87,7 @@ def parse_location(text: str | PurePath) -> PurePath:
     bucket, _, key = rest.partition("/")
     if not _CONTAINER.fullmatch(bucket):
         raise RequestError(
-            f"{text} does not name a bucket ({bucket!r} has not 3 to 223 of a-z, 0-9, '.', '-', '_'): write "
+            f"{text} does not name a bucket ({bucket!r} does not have 3 to 223 of a-z, 0-9, '.', '-', '_'): write "
             f"{scheme}://BUCKET/PREFIX"
         )
     if not _KEY.fullmatch(key) or {".", ".."} & set(key.split("/")):
@@ -99,7 +99,20 @@ def parse_location(text: str | PurePath) -> PurePath:
 
 
 def format_archive_option(root: PurePath) -> str:
-    """Format the option that names the archive at ``root``, with a space in front; "" for the default archive."""
+    """Format the option that names an archive, for commands that messages suggest.
+
+    Args:
+        root: The location of the archive.
+
+    Returns:
+        `` --archive ROOT``, quoted for a shell, with a space in front; "" for the default archive.
+
+    Examples:
+        >>> from pathlib import PurePosixPath
+        >>> format_archive_option(PurePosixPath("my games"))
+        " --archive 'my games'"
+
+    """
     return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
 

@@ -156,10 +156,10 @@ def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.D
     with pytest.raises(RequestError, match="was changed since it was made"):
         read_position_set(path)
     frame.head(100).write_parquet(path)
-    with pytest.raises(RequestError, match="no set of positions"):
+    with pytest.raises(RequestError, match="not a set of positions"):
         read_position_set(path)
     path.write_bytes(b"position,cell")
-    with pytest.raises(RequestError, match="no set of positions"):
+    with pytest.raises(RequestError, match="not a set of positions"):
         read_position_set(path)
 
 

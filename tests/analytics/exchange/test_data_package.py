@@ -128,7 +128,7 @@ def test_wrong_requests_are_refused_and_leave_the_folder(unsplit: Path, tmp_path
         for name, value in {"perspective": "mover", "sample": 3, "rows": "games", "imposed": True}.items():
             with pytest.raises(RequestError, match=f"--{name}.* has no effect on format dataset"):
                 ExportRequest("dataset", **{name: value})  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match="is no name of a licence as the Hub has it"):
+    with pytest.raises(RequestError, match="is not the name of a licence on the Hub"):
         ExportRequest("dataset", licence="mine\nx: y")
     with pytest.raises(RequestError, match="--license has no effect on format csv"):
         ExportRequest("csv", licence="mit")

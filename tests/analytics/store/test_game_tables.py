@@ -102,7 +102,7 @@ def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Pat
     path.write_bytes(table)
     with pytest.raises(ValueError, match="of the right types"):
         next(decode_file_frames(LOCAL, path, GAMES_SCHEMA, 20))
-    with pytest.raises(ValueError, match="has not the name of a table's file"):
+    with pytest.raises(ValueError, match="does not have the name of a table's file"):
         next(decode_file_frames(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES_SCHEMA, 20))
 
 

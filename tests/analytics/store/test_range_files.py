@@ -292,5 +292,5 @@ def test_tallies_with_other_columns_are_named(archive: Archive, monkeypatch: pyt
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
     games = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[0].name
     path = forged(archive, "tallies", archive.backend.read(games))
-    with pytest.raises(FailureError, match=f"{path.name} has not the columns of tallies: see 'qarena archive verify"):
+    with pytest.raises(FailureError, match=f"{path.name} does not have the columns of tallies: see 'qarena"):
         read_tallies(archive, [RUN_ID])

@@ -148,7 +148,9 @@ def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize("module", ["analytics", "analytics.library", "analytics.report.result"])
+@pytest.mark.parametrize(
+    "module", ["analytics", "analytics.library", "analytics.report.result", "analytics.store.files.backend"]
+)
 def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     found = doctest.testmod(importlib.import_module(module))
