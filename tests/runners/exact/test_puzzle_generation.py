@@ -103,8 +103,8 @@ def test_what_cannot_be_made_is_refused_in_a_line(root: Path, qarena: Qarena, tm
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("...F/.3../..../.... 7,d1 2,win,3,0.500,2", "d1 2 is no turn"),
-        ("...F/.3../..../.... 7,a1 7,win,3,0.500,2", "a1 7 is no turn"),
+        ("...F/.3../..../.... 7,d1 2,win,3,0.500,2", "d1 2 is not a turn"),
+        ("...F/.3../..../.... 7,a1 7,win,3,0.500,2", "a1 7 is not a turn"),
         ("...F/.3../..../.... 7,a1,win,3,0.500,2", "not enough values"),
         ("...F/.3../..../.... 7,a1 2,loss,3,0.500,2", "'loss'"),
         ("...F/.3../..../.... 7,a1 2,win", "int"),
