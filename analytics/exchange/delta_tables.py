@@ -44,14 +44,14 @@ def write_delta_tables(
     added = dict.fromkeys(TABLE_SCHEMAS, 0)
     for table in tables:
         root = folder / table
-        known = _open_table(root, table)
+        delta_table = _open_table(root, table)
         for run_id in archive.list_run_ids():
-            held = _list_stored_pairs(root, known, run_id, table)
+            held = _list_stored_pairs(root, delta_table, run_id, table)
             record = archive.load_run(run_id)
             for stored in archive.list_effective_ranges(run_id):
                 rows = _read_missing_rows(archive, record, stored, table, held)
                 if rows is not None and len(rows):
-                    known = _append_rows(root, known, rows)
+                    delta_table = _append_rows(root, delta_table, rows)
                     added[table] += len(rows)
                 progress(stored.units * record.unit_line.games_a_pair)
     return added
@@ -61,13 +61,17 @@ def _check_folder(folder: Path) -> None:
     check_outside_archives(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
-    others = sorted(path.name for path in folder.iterdir() if path.name not in TABLE_SCHEMAS) if folder.exists() else []
-    if others:
-        raise RequestError(f"{folder} has other files in it ({others[0]}): name a new folder, or one of this command")
+    foreign_names = (
+        sorted(path.name for path in folder.iterdir() if path.name not in TABLE_SCHEMAS) if folder.exists() else []
+    )
+    if foreign_names:
+        raise RequestError(
+            f"{folder} has other files in it ({foreign_names[0]}): name a new folder, or one of this command"
+        )
 
 
 def _build_schema(table: str) -> pl.Schema:
-    """The columns of a Delta table: labels are texts, and the run comes first."""
+    """Build the columns of a Delta table: labels are texts, and the run comes first."""
     texts = (pl.Categorical, pl.Enum)
     columns: dict[str, pl.DataType] = {"run_id": pl.String()}
     columns |= {name: pl.String() if isinstance(kind, texts) else kind for name, kind in TABLE_SCHEMAS[table].items()}
@@ -75,19 +79,19 @@ def _build_schema(table: str) -> pl.Schema:
 
 
 def _open_table(root: Path, table: str) -> DeltaTable | None:
-    """The table at ``root``; None if there is none. Raises ``RequestError`` for another one."""
+    """Open the table at ``root``; None if there is none. Raises ``RequestError`` for another one."""
     if not (root / DELTA_LOG).is_dir():
         if root.is_dir() and any(root.iterdir()):
-            raise RequestError(f"{root} has files and is no Delta table: name a new folder")
+            raise RequestError(f"{root} has files and is not a Delta table: name a new folder")
         return None
     try:
-        known = DeltaTable(root)
-        columns = [field.name for field in known.schema().fields]
+        delta_table = DeltaTable(root)
+        columns = [field.name for field in delta_table.schema().fields]
     except (DeltaError, OSError) as error:
-        raise RequestError(f"{root} is no Delta table that can be read ({_format_error(error)})") from error
+        raise RequestError(f"{root} is not a readable Delta table ({_format_error(error)})") from error
     if sorted(columns) != sorted(_build_schema(table)):
         raise RequestError(f"{root} has columns {', '.join(columns)}: it is a Delta table of something else")
-    return known
+    return delta_table
 
 
 def _format_error(error: Exception) -> str:
@@ -95,7 +99,7 @@ def _format_error(error: Exception) -> str:
 
 
 def _list_stored_pairs(root: Path, delta_table: DeltaTable | None, run_id: str, table: str) -> list[Range]:
-    """The pairs of a run that a table has, as ranges of ``pair_id``."""
+    """List the pairs of a run that a table has, as ranges of ``pair_id``."""
     if delta_table is None:
         return []
     ranges: list[Range] = []
@@ -114,7 +118,7 @@ def _list_stored_pairs(root: Path, delta_table: DeltaTable | None, run_id: str, 
 def _read_missing_rows(
     archive: Archive, record: RunRecord, stored: StoredRange, table: str, stored_pairs: list[Range]
 ) -> pl.DataFrame | None:
-    """The rows of a range that a table lacks; None if it lacks none."""
+    """Read the rows of a range that a table lacks; None if it lacks none."""
     if _has_all_pairs(stored_pairs, record, stored):
         return None
     frame = read_rows(archive, record.run_id, stored, table)
@@ -127,9 +131,9 @@ def _read_missing_rows(
 
 
 def _has_all_pairs(stored_pairs: list[Range], record: RunRecord, stored: StoredRange) -> bool:
-    """Whether all pairs of a range are in ``stored_pairs``.
+    """Return whether all pairs of a range are in ``stored_pairs``.
 
-    Never known of imported games, whose pairs are of any pairing.
+    That is never known of imported games, whose pairs are of any pairing, so the answer for them is False.
     """
     for pairing in range(len(record.pairings)):
         first, end = (

@@ -10,7 +10,7 @@ from analytics.store.snapshot import Snapshot
 
 
 def list_policies(archive: Archive) -> pl.DataFrame:
-    """One row for each policy, oldest first, from the view ``policies``; ``current``: its name means this policy."""
+    """List the policies from the view ``policies``, oldest first; ``current``: the name means this policy."""
     rows = build_view_frame("policies", Snapshot(archive.root))
     counts, minutes = pl.col("run_ids").list.len().cast(pl.Int64), pl.col("created").dt.strftime("%Y-%m-%d %H:%M")
     names = "name", "policy_id", "kind", "rules", "trainer", "seed", "games"

@@ -46,7 +46,7 @@ class PolicyFile(JsonRecord, frozen=True):
     sha256: Sha256
 
     def stored_name(self, name: str) -> str:
-        """The name in the policy's folder of the file that the card calls ``name``: it follows from its content."""
+        """Return the name, in the policy's folder, of the file that the card calls ``name``; it includes a digest."""
         stem, dot, suffix = name.partition(".")
         return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
 
@@ -119,7 +119,7 @@ class PolicyCard(StoredRecord, frozen=True):
             raise ValueError("learned names either the runs that it is from or a file that was imported")
 
     def stored_name(self, name: str) -> str:
-        """The name in the policy's folder of the file that the card calls ``name``."""
+        """Return the name in the policy's folder of the file that the card calls ``name``."""
         return self.files[name].stored_name(name)
 
     @property
@@ -134,7 +134,7 @@ class PolicyCard(StoredRecord, frozen=True):
 
 
 def compute_policy_id(name: str, knowledge: str) -> str:
-    """A policy's id, 12 hex digits: the same knowledge under the same name has the same one on every machine.
+    """Compute a policy's id, 12 hex digits: the same on every machine for the same knowledge under the same name.
 
     The name is part of it because two trainings may find the same genome, and each needs a card of its own.
     """
@@ -142,19 +142,19 @@ def compute_policy_id(name: str, knowledge: str) -> str:
 
 
 def list_policy_ids(archive: Archive) -> list[str]:
-    """The policies that have a card, damaged or not, sorted."""
+    """List the policies that have a card, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/({POLICY_ID.pattern})/{re.escape(CARD)}")
-    found = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
-    return [card[1] for card in found if card]
+    matches = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
+    return [card[1] for card in matches if card]
 
 
 def policy_folder(archive: Archive, policy_id: str) -> PurePath:
-    """The folder of a policy."""
+    """Return the folder of a policy."""
     return archive.root / FOLDER / policy_id
 
 
 def load_card(archive: Archive, policy_id: str) -> PolicyCard:
-    """The card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
+    """Load the card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
     path = policy_folder(archive, policy_id) / CARD
     card = archive.load_record(path, PolicyCard)
     if card.policy_id != policy_id or policy_id != compute_policy_id(card.name, card.knowledge):
@@ -163,7 +163,7 @@ def load_card(archive: Archive, policy_id: str) -> PolicyCard:
 
 
 def load_cards(archive: Archive) -> list[PolicyCard]:
-    """All cards, oldest first. Raises ``FailureError`` for a damaged one."""
+    """Load all cards, oldest first. Raises ``FailureError`` for a damaged one."""
     sound, damaged = load_readable_cards(archive)
     if damaged:
         raise damaged[0]
@@ -171,7 +171,7 @@ def load_cards(archive: Archive) -> list[PolicyCard]:
 
 
 def load_readable_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
-    """The cards that can be read, oldest first, and the errors of those that cannot."""
+    """Load the cards that can be read, oldest first, and return them with the errors of those that cannot."""
     sound, damaged = [], []
     for policy_id in list_policy_ids(archive):
         try:

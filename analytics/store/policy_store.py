@@ -65,7 +65,7 @@ class PolicyOrigin:
 
 
 def check_policy(policy: Policy) -> Policy:
-    """The policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
+    """Return the policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
     for name, value in policy.parameters.items():
         if not np.isfinite(value):
             raise ValueError(f"parameter {name!r} is {value}")
@@ -82,7 +82,7 @@ def check_policy(policy: Policy) -> Policy:
 
 
 def compute_knowledge_digest(policy: Policy) -> str:
-    """64 hex digits: the SHA-256 of a policy's kind, parameters and columns (names, types, bytes), in their order."""
+    """Return the SHA-256 (64 hex digits) of a policy's kind, parameters and columns (names, types, bytes), in order."""
     parameters = {name: float(value) for name, value in policy.parameters.items()}
     columns = [[name, str(column.dtype), len(column)] for name, column in policy.table.items()]
     head = {"kind": policy.kind, "parameters": parameters, "columns": columns}
@@ -143,29 +143,29 @@ def _write_file(archive: Archive, folder: PurePath, name: str, rows: int | None,
 
 
 def find_by_name(archive: Archive, name: str) -> PolicyCard | None:
-    """The newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
+    """Find the newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
     sound, damaged = load_readable_cards(archive)
-    found = next((card for card in reversed(sound) if card.name == name), None)
-    if found is None and damaged:
+    named_card = next((card for card in reversed(sound) if card.name == name), None)
+    if named_card is None and damaged:
         raise damaged[0]
-    return found
+    return named_card
 
 
 def find(archive: Archive, id_or_name: str) -> PolicyCard:
-    """The card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
+    """Find the card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
     if id_or_name in list_policy_ids(archive):
         return load_card(archive, id_or_name)
     card = find_by_name(archive, id_or_name)
     if card is None:
-        known = {card.name for card in load_cards(archive)}
+        names = {card.name for card in load_cards(archive)}
         raise NotFoundError(
-            f"policy {id_or_name!r} is not in archive {archive.root}{describe_valid_names(id_or_name, known)}"
+            f"policy {id_or_name!r} is not in archive {archive.root}{describe_valid_names(id_or_name, names)}"
         )
     return card
 
 
 def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
-    """A policy by its id or name; its checksums are checked.
+    """Read a policy by its id or name, and check its checksums.
 
     Raises ``RequestError`` if there is none, or if it differs from its card.
     """
@@ -184,12 +184,12 @@ def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
 
 
 def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table stored with a policy, such as ``curve`` or ``population``.
+    """Read a table stored with a policy, such as ``curve`` or ``population``.
 
     Raises ``RequestError`` if the policy has no table of that name or the file was changed.
     """
     file = f"{name}.parquet"
-    tables = [each.removesuffix(".parquet") for each in card.files if each.endswith(".parquet")]
+    tables = [file_name.removesuffix(".parquet") for file_name in card.files if file_name.endswith(".parquet")]
     if name not in tables:
         raise RequestError(f"policy '{card.name}' has no table {name!r}{describe_valid_names(name, tables)}")
     try:
@@ -199,28 +199,28 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
 
 
 def list_problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
-    """The problems of a stored policy: each a file and what is wrong with it."""
+    """List the problems of a stored policy: each a file and what is wrong with it."""
     folder = policy_folder(archive, policy_id)
     try:
         card = load_card(archive, policy_id)
     except FailureError as error:
         return [(folder / CARD, str(error))]
-    found = []
+    problems = []
     for name in card.files:
         try:
             _read_file(archive, card, name)
         except (ValueError, OSError) as error:
-            found.append((folder / card.stored_name(name), str(error)))
-    if not found:
+            problems.append((folder / card.stored_name(name), str(error)))
+    if not problems:
         try:
             read(archive, policy_id)
         except RequestError as error:
-            found.append((folder, str(error)))
-    return found
+            problems.append((folder, str(error)))
+    return problems
 
 
 def list_folders_without_card(archive: Archive) -> list[tuple[PurePath, str]]:
-    """Folders of policies that have files and no card, which is written last: path and problem."""
+    """List the folders of policies that have files but no card, which is written last: path and problem."""
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
         if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
@@ -233,7 +233,7 @@ def list_folders_without_card(archive: Archive) -> list[tuple[PurePath, str]]:
 
 
 def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
-    """The files of a policy, its knowledge first: rows (of tables) and bytes."""
+    """Encode the files of a policy, its knowledge first: rows (of tables) and bytes."""
     contents: dict[str, tuple[int | None, bytes]] = {}
     if policy.kind == GENOME:
         contents[GENOME_FILE] = None, encode_record({name: float(value) for name, value in policy.parameters.items()})
@@ -253,12 +253,12 @@ def _encode_parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
 
 
 def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
-    """The policy in its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
+    """Load the policy from its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
     if card.kind == GENOME:
         genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
         for name in genes.keys() ^ card.parameters.keys():
-            what = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
-            raise ValueError(f"gene {name!r} is {what}")
+            fault = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
+            raise ValueError(f"gene {name!r} is {fault}")
         policy = Policy(GENOME, genes)
     else:
         frame = _read_frame(archive, card, TABLE)
@@ -273,19 +273,21 @@ def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
 
 
 def _read_frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_read_file`` does."""
-    content, said = _read_file(archive, card, name), card.files[name].rows
+    """Read a table of a policy after counting its rows. Raises ``ValueError`` as ``_read_file`` does."""
+    content, listed_rows = _read_file(archive, card, name), card.files[name].rows
     try:
         rows = read_footer(io.BytesIO(content)).rows
     except ValueError as error:
         raise ValueError(f"{name} {error}") from error
-    if rows != said:
-        raise ValueError(f"{name} has {rows:,} rows, its card says {said if said is None else f'{said:,}'}")
+    if rows != listed_rows:
+        raise ValueError(
+            f"{name} has {rows:,} rows, its card says {listed_rows if listed_rows is None else f'{listed_rows:,}'}"
+        )
     return pl.read_parquet(content)
 
 
 def _read_file(archive: Archive, card: PolicyCard, name: str) -> bytes:
-    """A file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
+    """Read a file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
     path = policy_folder(archive, card.policy_id) / card.stored_name(name)
@@ -305,7 +307,7 @@ def _compute_sha256(content: bytes) -> str:
 
 
 def check_name_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
-    """Raises ``RequestError`` if a name, given as ``key``, belongs to another training."""
+    """Check that a name, given as ``key``, belongs to no other training. Raises ``RequestError`` if it does."""
     taken = find_by_name(archive, name)
     if taken is not None and taken.learned["training"] != training:
         command = archive.format_command(f"policy show {name}")

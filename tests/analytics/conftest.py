@@ -71,7 +71,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def whole(everything: Archive, tmp_path: Path) -> Archive:
+def full_archive(everything: Archive, tmp_path: Path) -> Archive:
     """A copy of that archive, to be damaged."""
     return copied(everything, tmp_path / "whole")
 

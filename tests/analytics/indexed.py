@@ -79,7 +79,7 @@ def derive_all(archive: Archive, run_id: str, from_pieces: int) -> None:
 
 def about_values(problem: Problem) -> bool:
     """Whether a problem is about the values of decisions, which ``decide`` makes up."""
-    return "do not fit together" in problem.what or "in truth" in problem.what
+    return "do not fit together" in problem.fault or "in truth" in problem.fault
 
 
 def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:

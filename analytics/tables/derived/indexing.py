@@ -31,18 +31,18 @@ class IndexExtent(NamedTuple):
 
 
 class IndexSummary(NamedTuple):
-    """What was indexed."""
+    """The games that were indexed, and the rows that they gave."""
 
     games: int = 0
     rows: int = 0  # of positions
 
     def add(self, other: IndexSummary) -> IndexSummary:
-        """The totals of both."""
+        """Return the totals of two summaries."""
         return IndexSummary(self.games + other.games, self.rows + other.rows)
 
 
 def list_index_chunks(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> list[Chunk[IndexExtent]]:
-    """The ranges of games that are not indexed up to ``end_ply``.
+    """List the ranges of games that are not indexed up to ``end_ply``.
 
     Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
     ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.

@@ -55,7 +55,7 @@ def test_again_adds_only_what_is_new_also_after_compaction_of_either(archive: Ar
     DeltaTable(folder / "games").optimize.compact()
     more = [random_block(1, pairing, 8) for pairing in range(3)]  # units 24 to 47
     store(archive, RUN_ID, more)
-    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, games=32))
+    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, games=32))
     assert compact_run(archive, RUN_ID)[:2] == (4, 1)  # a file of which the table has a part
     assert remove_replaced_files(archive, RUN_ID, 0) == 12
     fixed = record(spec_of(seats="fixed", seed=3))
@@ -101,14 +101,14 @@ def test_stopped_it_goes_on(archive: Archive, tmp_path: Path) -> None:
     assert_same(archive, tmp_path / "delta")
 
 
-@pytest.mark.parametrize("what", ["archive", "file", "other", "table"])
-def test_other_folders_are_refused(archive: Archive, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("obstacle", ["archive", "file", "other", "table"])
+def test_other_folders_are_refused(archive: Archive, tmp_path: Path, obstacle: str) -> None:
     folder = tmp_path / "delta"
-    if what == "archive":
+    if obstacle == "archive":
         folder = Path(archive.root) / "delta"
-    elif what == "file":
+    elif obstacle == "file":
         folder.write_text("mine")
-    elif what == "other":
+    elif obstacle == "other":
         (folder / "notes").mkdir(parents=True)
     else:
         pl.DataFrame({"a": [1]}).write_delta(str(folder / "games"))

@@ -40,9 +40,9 @@ from tests.paths import ROOT
 
 
 def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
-    """The rows of the first run that count, sorted."""
+    """Read the rows of the first run that count, sorted."""
     ranges = archive.list_effective_ranges(RUN_ID)
-    return sorted(row for each in ranges for row in read_rows(archive, RUN_ID, each, table).rows())
+    return sorted(row for stored_range in ranges for row in read_rows(archive, RUN_ID, stored_range, table).rows())
 
 
 # What is an archive.
@@ -140,17 +140,17 @@ def test_runs_are_stored_and_replaced_whole_and_one_under_another_name_is_damage
 
 @BOTH
 def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> None:
-    """Two processes end a run: each adds its seconds to those of the other, also if both begin at the same time."""
+    """Check that two processes which end a run each add their seconds, even if both begin at the same time."""
 
-    def add(known: RunRecord | None) -> RunRecord | None:
+    def add(run: RunRecord | None) -> RunRecord | None:
         time.sleep(0.001)
-        return known and structs.replace(known, seconds=known.seconds + 1)
+        return run and structs.replace(run, seconds=run.seconds + 1)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: Archive.open(archive.root).update_run(RUN_ID, add), range(12)))
-    found = archive.find_run(RUN_ID)
-    assert found is not None
-    assert found.seconds == 12
+    run = archive.find_run(RUN_ID)
+    assert run is not None
+    assert run.seconds == 12
 
 
 @BOTH
@@ -168,13 +168,13 @@ def test_jobs_of_sweeps_are_stored_and_replaced_and_one_in_the_place_of_another_
 
 
 def test_a_record_knows_how_much_there_was(archive: Archive) -> None:
-    archive.update_run(RUN_ID, lambda known: known)
+    archive.update_run(RUN_ID, lambda run: run)
     before = known_run(archive)
     assert before.units == 24
     path = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[1].name
     content = archive.backend.read(path)
     archive.backend.remove(path)
-    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=1.0))
+    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, seconds=1.0))
     assert known_run(archive).units == 24  # also if some are lost
     assert list_lost_ranges(known_run(archive), archive.list_effective_ranges(RUN_ID)) == [(16, 24)]
     with pytest.raises(FailureError, match="lacks units 16 to 23, which were there, and their games with them"):
@@ -273,16 +273,16 @@ def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
 
 
 def test_threads_may_share_the_list_of_files(archive: Archive) -> None:
-    """Some forget it all the time."""
+    """Check threads some of which forget the list all the time."""
     ranges = [*archive.list_effective_ranges(RUN_ID)]
 
     def ask(number: int) -> list[PurePath]:
         if number % 3 == 0:
             archive.refresh()
-        return [archive.find_path("plies", RUN_ID, each) for each in ranges]
+        return [archive.find_path("plies", RUN_ID, stored_range) for stored_range in ranges]
 
     with ThreadPoolExecutor(8) as threads:
-        assert len({tuple(found) for found in threads.map(ask, range(600))}) == 1
+        assert len({tuple(paths) for paths in threads.map(ask, range(600))}) == 1
 
 
 def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is
 @BOTH
 def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None:
     seen = Snapshot(archive.root)
-    games, known = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
+    games, run = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
     other = record(spec_of(seed=8))
     archive.write_run(other)
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
@@ -329,7 +329,7 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None
     archive.write_sweep_job(SweepJob("s", 0))
     assert archive.list_effective_ranges(RUN_ID).units == 48
     assert [*seen.list_effective_ranges(RUN_ID)] == games
-    assert (seen.find_run(RUN_ID), seen.list_run_ids(), seen.list_recorded_run_ids()) == (known, [RUN_ID], [RUN_ID])
+    assert (seen.find_run(RUN_ID), seen.list_run_ids(), seen.list_recorded_run_ids()) == (run, [RUN_ID], [RUN_ID])
     assert (seen.load_sweep_jobs(), seen.load_cards(), seen.load_verdicts()) == ([], [], [])
     assert seen.list_effective_ranges(RUN_ID, "tallies").units == 24
     assert seen.find_run(other.run_id) is None
@@ -338,7 +338,7 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None
 
 @BOTH
 def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: Archive) -> None:
-    """A run begins between its look at the records and its look at the games."""
+    """Check a run that begins between the snapshot's look at the records and its look at the games."""
     other = record(spec_of(seed=8))
 
     begin = Archive.list_run_ids

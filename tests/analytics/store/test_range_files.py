@@ -57,20 +57,20 @@ def test_a_range_is_read_as_it_was_played(archive: Archive) -> None:
     for stored in (first, second):
         blocks = [cut(block, LINE, stored[:2]) for block in BLOCKS]
         games, plies = naive_rows(blocks, PAIRINGS)
-        found = read_games(archive, RUN_ID, stored)
+        read = read_games(archive, RUN_ID, stored)
         assert read_rows(archive, RUN_ID, stored, "games").rows() == games
         assert read_rows(archive, RUN_ID, stored, "plies").rows() == plies
-        assert found.game_id.tolist() == [row[0] for row in games]
-        assert found.pairing.tolist() == [row[2] for row in games]
-        assert found.opening.tolist() == [row[7] for row in games]
-        column = {game: at for at, game in enumerate(found.game_id.tolist())}
+        assert read.game_id.tolist() == [row[0] for row in games]
+        assert read.pairing.tolist() == [row[2] for row in games]
+        assert read.opening.tolist() == [row[7] for row in games]
+        column = {game: at for at, game in enumerate(read.game_id.tolist())}
         for game, _, ply, _, piece, cell, _ in plies:
-            assert (found.games.pieces[ply, column[game]], found.games.cells[ply, column[game]]) == (piece, cell)
-        assert found.fingerprint == stored.fingerprint
-    taken = found.select_rows(np.array([3, 1]))
-    assert taken.game_id.tolist() == [found.game_id[3], found.game_id[1]]
-    assert taken.games.pieces.tolist() == found.games.pieces[:, [3, 1]].tolist()
-    inside = found.select_units(LINE, 17, 19)
+            assert (read.games.pieces[ply, column[game]], read.games.cells[ply, column[game]]) == (piece, cell)
+        assert read.fingerprint == stored.fingerprint
+    taken = read.select_rows(np.array([3, 1]))
+    assert taken.game_id.tolist() == [read.game_id[3], read.game_id[1]]
+    assert taken.games.pieces.tolist() == read.games.pieces[:, [3, 1]].tolist()
+    inside = read.select_units(LINE, 17, 19)
     assert sorted({*LINE.compute_units(inside.game_id).tolist()}) == [17, 18]
     assert inside.games.pieces.flags.c_contiguous
 
@@ -96,9 +96,9 @@ def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive
     for span in ((0, 16), (16, 24)):
         whole(archive, span)
     assert contents(archive) == before
-    known = archive.list_effective_ranges(RUN_ID).fingerprint
-    assert whole(archive).fingerprint == known
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
+    fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
+    assert whole(archive).fingerprint == fingerprint
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
     path = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
     assert path.suffixes[-2] == f".{compute_checksum(archive.backend.read(path))}"
 
@@ -109,15 +109,15 @@ def test_one_pairing_and_games_without_twins_are_ranges_too(archive: Archive, sw
     archive.write_run(run)
     block = (random_block if swapped else single_games)(3, 0, 0, 21)
     store(archive, run.run_id, [block], PAIRINGS[:1], most=8)
-    assert [each[:2] for each in archive.list_effective_ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
     assert archive.count_games(run.run_id) == 21 * (1 + swapped)
     games, _ = frames([block], PAIRINGS[:1])
-    found = [
+    rows = [
         row
-        for each in archive.list_effective_ranges(run.run_id)
-        for row in read_rows(archive, run.run_id, each, "games").rows()
+        for stored in archive.list_effective_ranges(run.run_id)
+        for row in read_rows(archive, run.run_id, stored, "games").rows()
     ]
-    assert found == games.rows()
+    assert rows == games.rows()
 
 
 @pytest.mark.parametrize(
@@ -177,21 +177,21 @@ def test_the_plies_of_other_games_are_named(archive: Archive) -> None:
 def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(archive: Archive, kind: type[Archive]) -> None:
     reader = kind(archive.root)
     listed = [*reader.list_effective_ranges(RUN_ID)]
-    expected = [read_games(reader, RUN_ID, each) for each in listed]
-    old = [archive.find_path(table, RUN_ID, each) for table in TABLE_SCHEMAS for each in listed]
+    expected = [read_games(reader, RUN_ID, stored_range) for stored_range in listed]
+    old = [archive.find_path(table, RUN_ID, stored_range) for table in TABLE_SCHEMAS for stored_range in listed]
     whole(archive)
     for path in old:
         archive.backend.remove(path)
     for stored, games in zip(listed, expected, strict=True):
-        found = read_games(reader, RUN_ID, stored)
-        assert found.game_id.tolist() == games.game_id.tolist()
-        assert found.fingerprint == stored.fingerprint
+        read = read_games(reader, RUN_ID, stored)
+        assert read.game_id.tolist() == games.game_id.tolist()
+        assert read.fingerprint == stored.fingerprint
         assert len(read_rows(reader, RUN_ID, stored, "plies")) == games.games.plies.sum()
     assert not {*old} & {*contents(archive)}
 
 
 def test_a_reader_finds_the_same_rows_in_other_bytes(archive: Archive) -> None:
-    """Another encoder wrote the same range, and the file that was listed is gone."""
+    """Check a range that another encoder wrote after the listed file was removed."""
     stored = archive.list_effective_ranges(RUN_ID)[0]
     read_games(archive, RUN_ID, stored)
     path = archive.find_path("games", RUN_ID, stored)
@@ -229,7 +229,7 @@ def test_a_writer_whose_temporary_file_was_taken_away_writes_again(
 def test_a_writer_whose_plies_were_removed_as_garbage_writes_them_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stood still between plies and games, and somebody took it for killed."""
+    """Check a writer that stood still between plies and games, and was taken for killed."""
     put = Archive.write_file
 
     def stand_still(self: Archive, path: Path, content: bytes) -> None:
@@ -292,5 +292,5 @@ def test_tallies_with_other_columns_are_named(archive: Archive, monkeypatch: pyt
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
     games = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[0].name
     path = forged(archive, "tallies", archive.backend.read(games))
-    with pytest.raises(FailureError, match=f"{path.name} has not the columns of tallies: see 'qarena archive verify"):
+    with pytest.raises(FailureError, match=f"{path.name} does not have the columns of tallies: see 'qarena"):
         read_tallies(archive, [RUN_ID])

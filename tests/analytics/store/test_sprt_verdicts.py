@@ -29,7 +29,7 @@ TESTED = Hypotheses(0, 50)
 
 
 def won_mostly(first_pair: int, pairs: int) -> Block:
-    """Random games; but in one pair of three the first agent wins both, as far as their length allows."""
+    """Draw random games; in one pair of three the first agent wins both, as far as their length allows."""
     dice, games = random.Random(first_pair), []
     for number in range(first_pair, first_pair + pairs):
         for seat in (0, 1):
@@ -41,8 +41,8 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """One run, its 200 pairs in several ranges, the middle ones written last."""
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """Write one run, its 200 pairs in several ranges, the middle ones last."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.write_run(RUN)
     for first, pairs in ((0, 40), (120, 80), (40, 80)):
@@ -51,8 +51,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def archive(made: Archive, tmp_path: Path) -> Archive:
-    return copied(made, tmp_path / "archive")
+def archive(finished_run: Archive, tmp_path: Path) -> Archive:
+    return copied(finished_run, tmp_path / "archive")
 
 
 def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
@@ -62,7 +62,7 @@ def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
 
 
 def naive_outcomes(archive: Archive) -> list[int]:
-    """Twice the first agent's points in each pair, game by game from SQL."""
+    """Count twice the first agent's points in each pair, game by game from SQL."""
     points: dict[int, int] = {}
     with open_archive(archive.root) as opened:
         for pair_id, agent_0, winner in opened.sql("SELECT pair_id, agent_0, winner FROM games").iter_rows():
@@ -82,10 +82,10 @@ def test_outcomes_are_those_of_the_games_in_the_order_of_pairs_up_to_one_that_is
     assert sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6).tolist() == expected
     assert sprt_verdicts.read_outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
     lose(archive, 40, 120)
-    found = sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6)
-    assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
-    assert len(sprt_verdicts.select_known_outcomes(found, 0)) == 40
-    assert len(sprt_verdicts.select_known_outcomes(found, 120)) == 80
+    outcomes = sprt_verdicts.read_outcomes(archive, RUN.run_id, 10**6)
+    assert (outcomes == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
+    assert len(sprt_verdicts.select_known_outcomes(outcomes, 0)) == 40
+    assert len(sprt_verdicts.select_known_outcomes(outcomes, 120)) == 80
     trial = sprt_verdicts.run_sequential_test(archive, RUN.run_id, TESTED, 1000)
     assert (trial.pairs, trial.ended) == (40, False)
 
@@ -107,11 +107,11 @@ def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archi
     assert (row["accepted"], row["pairs"], row["games"]) == ("elo1", verdict.pairs, 400)
     assert tuple(row[name] for name in ("ll", "ld", "dd", "wd", "ww")) == verdict.counts
     assert row["normalised_elo_low"] < row["normalised_elo"] < row["normalised_elo_high"]
-    found = verify_archive(archive)
-    assert (found.verdicts, found.problems) == (1, [])
+    report = verify_archive(archive)
+    assert (report.verdicts, report.problems) == (1, [])
     assert list_unneeded_files(archive) == []
     Path(path.parent / "notes.json").write_text("{}")
-    assert [(each.path.name, each.ours) for each in list_unneeded_files(archive)] == [("notes.json", False)]
+    assert [(file.path.name, file.ours) for file in list_unneeded_files(archive)] == [("notes.json", False)]
 
 
 def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(archive: Archive) -> None:
@@ -160,7 +160,7 @@ def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
         forge(path, wrong)
         (problem,) = verify_archive(archive).problems
         assert problem.file == path
-        assert "its games give elo1 after" in problem.what
+        assert "its games give elo1 after" in problem.fault
         path.write_bytes(sound)
     Path(archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = Path(path).rename(archive.root / "verdicts/run=0123456789ab" / path.name)
@@ -173,11 +173,11 @@ def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
     sprt_verdicts.write_verdict(archive, decided(archive))
-    archive.update_run(RUN.run_id, lambda known: known)
+    archive.update_run(RUN.run_id, lambda run: run)
     lose(archive, 0, 1)
     first, *_, last = verify_archive(archive).problems
     assert first.file == archive.folder("games", RUN.run_id)
-    assert "only the first 0 of the" in last.what
+    assert "only the first 0 of the" in last.fault
 
 
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
@@ -188,4 +188,4 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     trial.add_outcomes(np.full(32, 4, np.int8))
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify_archive(archive).problems
-    assert "no pairs" in problem.what
+    assert "no pairs" in problem.fault

@@ -48,16 +48,16 @@ class StoppedError(Exception):
 @contextmanager
 def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
     """Let so many files be written or removed inside the context, and no more."""
-    left, backend = itertools.count(writes, -1), archive.backend
+    remaining, backend = itertools.count(writes, -1), archive.backend
     put, take = Archive.write_file, backend.remove
 
     def write(self: Archive, path: PurePath, content: bytes) -> None:
-        if next(left) <= 0:
+        if next(remaining) <= 0:
             raise StoppedError
         put(self, path, content)
 
     def take_away(path: PurePath) -> None:
-        if next(left) <= 0:
+        if next(remaining) <= 0:
             raise StoppedError
         take(path)
 
@@ -69,7 +69,7 @@ def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
 
 @cache
 def fingerprint(unit: int, seed: int) -> int:
-    """The fingerprint of the games of one unit, of one seed."""
+    """Compute the fingerprint of the games of one unit, of one seed."""
     from tests.analytics.store.test_game_tables import slow_fingerprint
 
     blocks = [cut(block, record().unit_line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
@@ -78,7 +78,7 @@ def fingerprint(unit: int, seed: int) -> int:
 
 @cache
 def honest_units(name: str, first: int, end: int, total: int, files: Callable[[], Archive]) -> frozenset[int]:
-    """The units of a file whose games are honest; a name says which games they are."""
+    """Return the units of a file whose games are honest; a name says which games they are."""
     if total == sum(fingerprint(unit, HONEST) for unit in range(first, end)) % MODULUS:
         return frozenset(range(first, end))
     archive = files()
@@ -126,7 +126,7 @@ class TwoArchives(RuleBasedStateMachine):
 
     @rule(number=NUMBER, seed=SEEDS, share=st.sampled_from([0.3, 1.0]))
     def copy(self, number: int, seed: int, share: float) -> None:
-        """As rsync does: files in any order, and not all of them."""
+        """Copy files as rsync does: in any order, and not all of them."""
         source, target, dice = self.archives[1 - number], self.archives[number], random.Random(seed)
         games = [file for file in source.list_files("games", RUN_ID) if dice.random() < share]
         for stored in games:
@@ -197,7 +197,7 @@ class TwoArchives(RuleBasedStateMachine):
 
     @rule(number=NUMBER)
     def ask(self, number: int) -> None:
-        """Everything that reads games reads each of them once."""
+        """Check that everything that reads games reads each of them once."""
         archive = Archive(self.archives[number].root)
         ranges, line = archive.list_effective_ranges(RUN_ID), record().unit_line
         assert [read_games(archive, RUN_ID, stored).fingerprint for stored in ranges] == [
@@ -205,15 +205,15 @@ class TwoArchives(RuleBasedStateMachine):
         ]
         games = line.count_games(stored[:2] for stored in ranges)
         tallies = read_tallies(archive, [RUN_ID])[RUN_ID]
-        assert sum(found.games for found in tallies.values()) == games
+        assert sum(tally.games for tally in tallies.values()) == games
         with open_archive(archive.root, check=False) as opened:
             counts = opened.sql("SELECT count(*), count(DISTINCT game_id), (SELECT sum(plies) FROM games) FROM games")
-            assert counts.row(0) == (games, games, sum(found.plies for found in tallies.values()) if games else None)
+            assert counts.row(0) == (games, games, sum(tally.plies for tally in tallies.values()) if games else None)
             assert opened.scan("games").collect().height == games
             assert opened.scan("plies").collect().height == opened.sql("SELECT count(*) FROM plies").item()
             assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.scan("plies").collect().height or None)
         # A larger file of a writer with an old listing hides the index of its parts until that is made again.
-        problems = [problem.what for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.what]
+        problems = [problem.fault for problem in verify_archive(archive).problems if INDEX_AGAIN not in problem.fault]
         if not self.is_forged:
             assert problems == []
             blocks = [
@@ -257,5 +257,5 @@ def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
     with pytest.raises(FailureError, match="has other bytes"):
         Archive(tmp_path).list_effective_ranges(RUN_ID)
-    assert any(str(path) in problem.what for problem in verify_archive(Archive(tmp_path)).problems)
+    assert any(str(path) in problem.fault for problem in verify_archive(Archive(tmp_path)).problems)
     assert StoredRange(*second) in archive.list_files("games", RUN_ID)

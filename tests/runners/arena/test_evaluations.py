@@ -140,10 +140,10 @@ def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path,
     lost.unlink()
     (problem,) = verify_archive(Archive.open(copy)).problems
     said = f"units, which were there: restore the files from a copy, or run '{EVALUATIONS_TABLE.command}' again"
-    assert problem.what.endswith(f" of {record.units} {said}")
+    assert problem.fault.endswith(f" of {record.units} {said}")
     found = qarena("sql", "SELECT count(*) FROM evaluations", "--archive", str(copy))
     assert (found.code, found.out) == (1, "")
-    assert found.err == f"error: {problem.file} {problem.what}\n"
+    assert found.err == f"error: {problem.file} {problem.fault}\n"
     play(copy, *GAMES, *SMALL, EVALUATIONS)  # which plays these games again
     assert verify_archive(Archive.open(copy)).problems == []
     assert len(ask(copy)) > 0

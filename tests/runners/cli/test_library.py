@@ -149,7 +149,9 @@ def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize("module", ["analytics", "analytics.library", "analytics.report.result"])
+@pytest.mark.parametrize(
+    "module", ["analytics", "analytics.library", "analytics.report.result", "analytics.store.files.backend"]
+)
 def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "data/sample")  # which an example indexes
     monkeypatch.chdir(tmp_path)

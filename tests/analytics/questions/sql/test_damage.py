@@ -78,24 +78,29 @@ ALSO = product((table for table in SPOILED if table != "positions"), (truncate,)
 
 
 @pytest.mark.parametrize(("table", "damage"), [("positions", truncate), *seldom(*product(SPOILED, (flip,)), *ALSO)])
-def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage: Callable[[Path], None]) -> None:
-    path = sorted(Path(whole.folder(table, RUN_ID)).iterdir())[1]
+def test_a_damaged_file_spoils_its_views_only(
+    full_archive: Archive, table: str, damage: Callable[[Path], None]
+) -> None:
+    path = sorted(Path(full_archive.folder(table, RUN_ID)).iterdir())[1]
     content = path.read_bytes()
     damage(path)
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         assert_only(SPOILED[table], opened, complaint_about(path))
         path.write_bytes(content)
         for view in SPOILED[table]:
             assert opened.sql(f"SELECT count(*) FROM {view}").item() > 0
 
 
-def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
-    lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.list_effective_ranges(RUN_ID)[1]
+def test_a_missing_file_spoils_its_views_only(full_archive: Archive) -> None:
+    lost, counted = files_of(full_archive, RUN_ID, "plies")[1], full_archive.list_effective_ranges(RUN_ID)[1]
     lost.unlink()
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games_stem}.*.parquet")))
-    next(Path(whole.folder("positions", RUN_ID)).iterdir()).unlink()
-    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"):
+    next(Path(full_archive.folder("positions", RUN_ID)).iterdir()).unlink()
+    with (
+        OpenArchive(full_archive.root) as opened,
+        pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"),
+    ):
         opened.sql("FROM positions")
 
 
@@ -146,38 +151,41 @@ def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Ar
 # Records.
 
 
-def test_a_damaged_job_or_card_spoils_its_view_only(whole: Archive) -> None:
-    job, (card,) = Path(whole.root / "sweeps" / "it's" / "1.json"), Path(whole.root).glob("policies/*/card.json")
+def test_a_damaged_job_or_card_spoils_its_view_only(full_archive: Archive) -> None:
+    job, (card,) = (
+        Path(full_archive.root / "sweeps" / "it's" / "1.json"),
+        Path(full_archive.root).glob("policies/*/card.json"),
+    )
     job.parent.mkdir()
     job.write_text("{")
     with pytest.raises(FailureError) as caught:
-        whole.load_sweep_jobs()
-    with OpenArchive(whole.root) as opened:
+        full_archive.load_sweep_jobs()
+    with OpenArchive(full_archive.root) as opened:
         assert_only({"sweeps"}, opened, str(caught.value))
     job.unlink()
     card.write_text("{")
     with pytest.raises(FailureError) as caught:
-        policy_cards.load_cards(whole)
-    with OpenArchive(whole.root) as opened:
+        policy_cards.load_cards(full_archive)
+    with OpenArchive(full_archive.root) as opened:
         assert_only({"policies"}, opened, str(caught.value))
         with pytest.raises(FailureError, match=re.escape(str(caught.value))):
             opened.sql("FROM policy('mine')")
 
 
-def test_a_policy_whose_table_was_changed_is_not_read(whole: Archive) -> None:
-    (path,) = Path(whole.root).glob("policies/*/table*.parquet")
+def test_a_policy_whose_table_was_changed_is_not_read(full_archive: Archive) -> None:
+    (path,) = Path(full_archive.root).glob("policies/*/table*.parquet")
     flip(path)
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         for ask in (lambda: opened.sql("FROM policy('mine')"), lambda: opened.policy("mine")):
             with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
                 ask()
         assert opened.sql("SELECT count(*) FROM policies").item() == 1
 
 
-def test_a_damaged_record_of_a_run_leaves_games_and_plies(whole: Archive) -> None:
-    path = Path(whole.run_record_path(RUN_ID))
+def test_a_damaged_record_of_a_run_leaves_games_and_plies(full_archive: Archive) -> None:
+    path = Path(full_archive.run_record_path(RUN_ID))
     path.write_text("{")
-    with OpenArchive(whole.root) as opened:
+    with OpenArchive(full_archive.root) as opened:
         for view in ("runs", "sweeps", "agents"):
             with pytest.raises(FailureError, match=re.escape(f"{path} is damaged")):
                 opened.sql(f"FROM {view}")

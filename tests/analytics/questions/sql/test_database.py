@@ -286,9 +286,9 @@ def test_importing_analytics_is_cheap() -> None:
 
 
 @pytest.fixture(scope="module")
-def full(whole: Archive) -> Iterator[OpenArchive]:
-    """``whole``, opened once."""
-    with open_archive(whole.root) as opened:
+def full(full_archive: Archive) -> Iterator[OpenArchive]:
+    """``full_archive``, opened once."""
+    with open_archive(full_archive.root) as opened:
         yield opened
 
 
@@ -398,10 +398,10 @@ def test_an_archive_says_what_it_holds(full: OpenArchive) -> None:
     assert "<table" in page
 
 
-def test_a_damaged_record_does_not_hide_the_rest(whole: Archive, tmp_path: Path) -> None:
-    whole = copied(whole, tmp_path / "archive")
-    Path(whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
-    with OpenArchive(whole.root) as opened:
+def test_a_damaged_record_does_not_hide_the_rest(full_archive: Archive, tmp_path: Path) -> None:
+    full_archive = copied(full_archive, tmp_path / "archive")
+    Path(full_archive.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
+    with OpenArchive(full_archive.root) as opened:
         assert "2 runs, 16 games" in repr(opened)  # how many games a pair of the other has is not known
         assert f"{RUN_ID}.json is damaged" in opened._repr_html_()
         with pytest.raises(FailureError, match="is damaged"):

@@ -26,11 +26,11 @@ def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -
     assert not backend.create(path, b"2")
     seen: list[bytes | None] = []
 
-    def change(known: bytes | None) -> bytes:
+    def change(content: bytes | None) -> bytes:
         if not seen:
             backend.replace(path, b"another writer's")
-        seen.append(known)
-        return b"mine after " + (known or b"")
+        seen.append(content)
+        return b"mine after " + (content or b"")
 
     backend.update(path, path, change)
     assert seen == [b"1", b"another writer's"]

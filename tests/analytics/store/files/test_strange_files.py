@@ -38,7 +38,7 @@ SECONDS = 60  # after which what hangs is ended
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
-    """A call that waits for a pipe, or reads a device, becomes an error; the test does not hang."""
+    """Turn a call that waits for a pipe, or reads a device, into an error, so that the test does not hang."""
 
     def end(*_: object) -> None:
         raise TimeoutError
@@ -51,8 +51,8 @@ def ended() -> Iterator[None]:
 
 
 @pytest.fixture
-def archive(whole: Archive) -> Archive:
-    return whole
+def archive(full_archive: Archive) -> Archive:
+    return full_archive
 
 
 def link(path: Path, _aside: Path) -> None:
@@ -72,7 +72,7 @@ def door(path: Path, _aside: Path) -> None:
 
 
 def moved(path: Path, aside: Path) -> None:
-    """A link to what was there, elsewhere: it would be read as before."""
+    """Replace a file by a link to where it was moved: it would be read as before."""
     path.symlink_to(aside)
 
 
@@ -90,7 +90,7 @@ ALWAYS = [
     (link, f"games/run={RUN_ID}/*"),
     (pipe, "runs/*.json"),
 ]
-SELDOM = [each for each in itertools.product((moved, link, pipe), PLACES) if each not in ALWAYS]
+SELDOM = [case for case in itertools.product((moved, link, pipe), PLACES) if case not in ALWAYS]
 
 
 def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
@@ -102,7 +102,7 @@ def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
 
 
 def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]]:
-    """Calls that read an archive, and calls that write to one."""
+    """Yield calls that read an archive, and calls that write to one."""
     other = Archive.open(elsewhere / "other", create=True)
     other.write_run(record())
     store(other, RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
@@ -126,7 +126,7 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
 
 def asked(archive: Archive, check: bool) -> None:
     """Ask for every view, and for a policy: DuckDB, and where files are not checked first also Polars."""
-    found = list[ArenaError]()
+    errors = list[ArenaError]()
     with OpenArchive(archive.root, check=check) as opened:
         for view in VIEWS:
             try:
@@ -134,10 +134,10 @@ def asked(archive: Archive, check: bool) -> None:
                 if not check:
                     opened.scan(view).collect()
             except ArenaError as error:
-                found.append(error)
+                errors.append(error)
         opened.policy("mine").collect()
-    if found:
-        raise found[0]
+    if errors:
+        raise errors[0]
 
 
 @pytest.mark.parametrize(("kind", "place"), [*ALWAYS, *seldom(*SELDOM)])
@@ -147,7 +147,7 @@ def test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone(
     path = strange(archive, place, kind, tmp_path / "aside")
     (problem,) = verify_archive(archive).problems
     assert problem.file == path
-    assert KINDS[kind] in problem.what
+    assert KINDS[kind] in problem.fault
     outside, status, errors = snapshot(tmp_path / "aside"), path.lstat(), list[str]()
     for attempt in attempts(archive, tmp_path):
         try:
@@ -218,7 +218,7 @@ def test_a_policys_file_of_another_size_than_its_card_says_is_not_read(archive: 
         file.truncate(1 << 40)
     with pytest.raises(RequestError, match="has 1099511627776 bytes, its card says"):
         policy_store.read(archive, "mine")
-    assert any("has 1099511627776 bytes" in problem.what for problem in verify_archive(archive).problems)
+    assert any("has 1099511627776 bytes" in problem.fault for problem in verify_archive(archive).problems)
 
 
 def test_a_record_that_could_not_be_read_again_is_not_written(archive: Archive) -> None:

@@ -49,14 +49,14 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
         assert members(row["filled"]) == sorted(cell for _, cell in game[:ply])
         assert members(row["before"]) == sorted(piece for piece, _ in game[:ply])
         piece, cell = game[ply]
-        left = [each for each in range(16) if each not in board]
+        available = [available_piece for available_piece in range(16) if available_piece not in board]
         agents = PAIRINGS[row["game_id"] >> 32][:: 1 if row["game_id"] % 2 == 0 else -1]
         assert row["mover"] == (agents[row["seat"]] if ply >= 2 else None)
         assert row["giver"] == (agents[1 - row["seat"]] if ply >= 2 and not rules.mover_chooses else None)
-        playable = left if rules.mover_chooses else [piece]
-        won = {cell for each in playable for cell in naive.winning_cells(board, each, rules)}
+        playable = available if rules.mover_chooses else [piece]
+        won = {cell for available_piece in playable for cell in naive.winning_cells(board, available_piece, rules)}
         assert members(row["winning_cells"]) == sorted(won)
-        safe = None if rules.mover_chooses else naive.safe_pieces(board, left, rules)
+        safe = None if rules.mover_chooses else naive.safe_pieces(board, available, rules)
         assert (None if row["safe_gifts"] is None else members(row["safe_gifts"])) == safe
         after = naive.with_piece(board, piece, cell)
         lines = [line for line in naive.lines(rules) if naive.is_finished(after, line)]
@@ -76,10 +76,10 @@ def members(mask: int) -> list[int]:
 @pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
 def test_the_order_of_play_is_the_least_among_all_symmetries(archive: Archive, name: str) -> None:
     plies = rows_of(archive)
-    found = derive_ordered_openings(plies, PRESETS[name])
-    assert found.schema == ORDERED_OPENINGS
+    ordered = derive_ordered_openings(plies, PRESETS[name])
+    assert ordered.schema == ORDERED_OPENINGS
     cell_maps = build_symmetries(PRESETS[name]).cells.tolist()
-    for row in found.iter_rows(named=True):
+    for row in ordered.iter_rows(named=True):
         game = games_in(plies)[row["game_id"]][:ORDERED_PLIES]
         pieces = [piece ^ game[0][0] for piece, _ in game]
         least_pieces = min(

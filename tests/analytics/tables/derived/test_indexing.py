@@ -46,9 +46,10 @@ def more(archive: Archive, pairs: int = 8) -> list[StoredRange]:
 
 
 def depths(archive: Archive) -> list[int]:
-    """How deep each file is that counts, for whoever asks for the first ply."""
+    """Return the depth of each file that counts for a question about the first ply."""
     return [
-        int(each.extent) for each in archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 0))
+        int(stored.extent)
+        for stored in archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 0))
     ]
 
 
@@ -62,13 +63,13 @@ def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(ar
     index_runs(archive, [RUN_ID])
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(partial(index_chunk, other), reversed(list_index_chunks(other, [RUN_ID]))))
-    made, again = (
-        {path.relative_to(root): content for path, content in files(each).items()}
-        for each in (archive, other)
-        for root in [each.root]
+    first_index, again = (
+        {path.relative_to(root): content for path, content in files(indexed).items()}
+        for indexed in (archive, other)
+        for root in [indexed.root]
     )
-    assert made == again
-    assert len(made) == 2 * len(archive.list_effective_ranges(RUN_ID)) == 16
+    assert first_index == again
+    assert len(first_index) == 2 * len(archive.list_effective_ranges(RUN_ID)) == 16
 
 
 def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
@@ -76,7 +77,7 @@ def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
     assert done.games == 48
     stored = archive.list_effective_ranges(RUN_ID, "positions")
     assert done.rows == sum(
-        part.height for each in stored for part in POSITIONS_TABLE.read_frames(archive, RUN_ID, each)
+        part.height for stored_range in stored for part in POSITIONS_TABLE.read_frames(archive, RUN_ID, stored_range)
     )
     before = snapshot(Path(archive.root))
     assert index_runs(archive, [RUN_ID]) == IndexSummary()
@@ -123,37 +124,37 @@ def test_names_that_are_none_are_passed_over_and_named(archive: Archive) -> None
         name = stored._replace(checksum="0" * 8, extent=extent).name
         Path(archive.folder("positions", RUN_ID) / name).write_bytes(b"rubbish")
     assert index_runs(archive, [RUN_ID]) == IndexSummary()
-    assert [problem.what for problem in verify_archive(archive).problems] == [
+    assert [problem.fault for problem in verify_archive(archive).problems] == [
         "no file of positions has such a name: remove it"
     ] * 2
-    assert {each.extent for each in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"06"}
+    assert {stored_range.extent for stored_range in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"06"}
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT sum(games) FROM positions WHERE ply = 0").item() > 40
         assert explore_position(opened, "..../..../..../.... -", "turn").height
 
 
 def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive) -> None:
-    """The process was killed between the two files of a range; or somebody removed one."""
+    """Check a process that was killed between the two files of a range, or a file that somebody removed."""
     index_runs(archive, [RUN_ID])
     before = files(archive)
-    for table, wanted in (("positions", (END_PLY, False)), ("first_plies", (0, True))):
+    for table, expected in (("positions", (END_PLY, False)), ("first_plies", (0, True))):
         next(path for path in before if path.parts[-3] == table).unlink()
         (part,) = list_index_chunks(archive, [RUN_ID])
-        assert part.extent == wanted
+        assert part.extent == expected
         index_runs(archive, [RUN_ID])
         assert files(archive) == before
 
 
 def test_a_table_of_other_games_does_not_count(archive: Archive) -> None:
     index_runs(archive, [RUN_ID])
-    known = files(archive)
+    before = files(archive)
     for path in Path(archive.root).glob("positions/*/*"):
         first, end, _, rest = path.name.split("-", 3)
         path.rename(path.with_name(f"{first}-{end}-{'0' * 16}-{rest}"))
     assert depths(archive) == []
     assert index_runs(archive, [RUN_ID]).games == 48
     assert depths(archive) == [END_PLY] * 2
-    assert known.items() <= files(archive).items()
+    assert before.items() <= files(archive).items()
     assert {problem.file.parent.parent.name for problem in verify_archive(archive).problems} == {"positions"}
 
 
@@ -163,7 +164,7 @@ def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
     damaged.write_bytes(damaged.read_bytes()[::-1])
     with pytest.raises(FailureError, match=damaged.name):
         index_runs(archive, [RUN_ID])
-    assert [each[:3] for each in archive.list_effective_ranges(RUN_ID, "positions")] == [first[:3]], (
+    assert [stored[:3] for stored in archive.list_effective_ranges(RUN_ID, "positions")] == [first[:3]], (
         "what was stored before is kept"
     )
 
@@ -185,7 +186,7 @@ def answers(archive: Archive, texts: Sequence[str]) -> list[pl.DataFrame]:
 
 
 def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: Archive) -> None:
-    """Each file of the deeper index comes alone, also after the shallower one was added up."""
+    """Check each file of the deeper index by itself, also after the shallower ones were summed."""
     more(archive, 2)
     texts = ("..../..../..../.... -", met_in(archive, 7))
     before = answers(archive, texts)
@@ -195,20 +196,20 @@ def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: A
     for part in list_index_chunks(archive, [RUN_ID], 8):
         index_chunk(archive, part)
         remove_replaced_files(archive, RUN_ID, 0.0)
-        for found, known in zip(answers(archive, texts), before, strict=True):
-            assert found.equals(known)
+        for answer, answer_before in zip(answers(archive, texts), before, strict=True):
+            assert answer.equals(answer_before)
         assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 5)).covered_ranges == [
             (0, 30)
         ]
     assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 7)).covered_ranges == [(0, 30)]
     compact_sums(archive, RUN_ID)
-    for found, known in zip(answers(archive, texts), before, strict=True):
-        assert found.equals(known)
+    for answer, answer_before in zip(answers(archive, texts), before, strict=True):
+        assert answer.equals(answer_before)
     assert verify_archive(archive).problems == []
 
 
 def met_in(archive: Archive, pieces: int) -> str:
-    """The position before that ply of the first game that is long enough."""
+    """Return the position before a ply of the first game that is long enough."""
     plies = read_rows(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0], "plies").sort("game_id", "ply")
     game = plies.filter(pl.len().over("game_id") > pieces)["game_id"][0]
     played = plies.filter(game_id=game).select("piece", "cell").rows()

@@ -45,7 +45,7 @@ def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed:
     archive.write_run(run or record())
     for span in spans:
         write(archive, span, run, seed)
-    archive.update_run((run or record()).run_id, lambda known: known)
+    archive.update_run((run or record()).run_id, lambda stored: stored)
     return archive
 
 
@@ -65,11 +65,11 @@ def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
 
 @BOTH
 def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_path: Path) -> None:
-    """One file is new, one is there already, one holds what is there, one is a part of it, and one run is new."""
+    """Merge a file that is new, one that is there, one that holds what is there, one that is a part, and a new run."""
     target = archive
-    for each in archive.list_effective_ranges(RUN_ID):
+    for stored_range in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.find_path(table, RUN_ID, each))
+            archive.backend.remove(archive.find_path(table, RUN_ID, stored_range))
     for span in ((0, 16), (16, 24), (64, 80)):
         write(target, span)
     first = made(tmp_path / "first", [(16, 24), (32, 48), (64, 96), (4, 8)])
@@ -88,8 +88,8 @@ def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_
                     assert target.backend.read(target.folder(table, path.parent.name[4:]) / stored.name) == (
                         source.backend.read(path)
                     )
-    for source, known in before.items():
-        assert snapshot(Path(source.root)) == known
+    for source, content in before.items():
+        assert snapshot(Path(source.root)) == content
     there = contents(target)
     assert joined([first, second], target) == MergeSummary()
     assert contents(target) == there
@@ -103,14 +103,14 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
     for order in ([first, second], [second, first]):
         target = Archive.open(tmp_path / f"to-{order[0].root.name}", create=True)
         joined(order, target)
-        known = target.load_run(RUN_ID)
-        assert (known.games, known.seconds, known.created[:10], known.units) == (64, 9.0, "2026-01-01", UNITS)
-        assert (known.status, known.number) == ("complete", 1)
+        merged = target.load_run(RUN_ID)
+        assert (merged.games, merged.seconds, merged.created[:10], merged.units) == (64, 9.0, "2026-01-01", UNITS)
+        assert (merged.status, merged.number) == ("complete", 1)
 
 
 @pytest.mark.parametrize("seed", [5, *seldom(0, 1, 2, 3, 4, 6, 7)])
 def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, seed: int) -> None:
-    """Runs asked for with other numbers of games end at other units: their last files overlap others in part."""
+    """Check runs of different numbers of games, whose last files overlap other files in part."""
     dice, sources = random.Random(seed), list[Archive]()
     for name in "abc":
         total, spans = dice.randrange(8, UNITS + 1), list[Range]()
@@ -129,12 +129,12 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
             joined(list(order[:upto]), target)
             assert target.list_effective_ranges(RUN_ID).units >= counted
             counted = target.list_effective_ranges(RUN_ID).units
-        found = whole(target)
-        assert {unit for first, end in found[0] for unit in range(first, end)} == expected
+        merged = whole(target)
+        assert {unit for first, end in merged[0] for unit in range(first, end)} == expected
         assert joined(list(order), target) == MergeSummary()
-        results.append(found)
+        results.append(merged)
     assert not verify_archive(target).problems
-    assert len({str(found) for found in results}) == 1
+    assert len({str(result) for result in results}) == 1
 
 
 # Contradictions.
@@ -155,7 +155,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
 def test_different_games_of_one_range_are_refused_before_anything_is_written(
     tmp_path: Path, mine: list[Range], theirs: list[Range]
 ) -> None:
-    """In whatever order archives are named, and though other runs could be merged."""
+    """Check that the order of archives makes no difference, though other runs could be merged."""
     one, other = made(tmp_path / "one", mine), made(tmp_path / "other", theirs, seed=2)
     third = made(tmp_path / "third", [(0, 8)], OTHER)
     archives = [one, other, third]
@@ -226,8 +226,8 @@ def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: 
     assert list_unneeded_files(new) == []
     assert new.load_sweep_jobs() == archive.load_sweep_jobs()
     assert policy_store.read(new, "mine")[1].parameters == {"gene": 1.0}
-    for table, found in tables.items():
-        assert sorted(new.list_files(table, RUN_ID)) == sorted(found)
+    for table, files_of_table in tables.items():
+        assert sorted(new.list_files(table, RUN_ID)) == sorted(files_of_table)
     assert whole(new) == whole(archive)
     there = contents(new)
     assert joined([archive], new) == MergeSummary()
@@ -242,7 +242,7 @@ def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path
     for one, other in ((source, coarse), (coarse, source)):
         target = made(
             tmp_path / f"to-{one.root.name}",
-            [each[:2] for each in other.list_effective_ranges(RUN_ID)],
+            [stored[:2] for stored in other.list_effective_ranges(RUN_ID)],
             record(games=22),
         )
         assert joined([one], target).games == 0
@@ -291,30 +291,30 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("knows", ["source", "target"])
 def test_games_of_code_that_plays_the_same_are_united(tmp_path: Path, knows: str) -> None:
     first = record()
-    own, others = first.code["fingerprint"], "cd" * 32
+    own_code, other_code = first.code["fingerprint"], "cd" * 32
     agents = dict[str, str]()
-    same = {"source": {own: agents}, "target": {others: agents}}[knows]
-    codes = {"source": {**first.code, "fingerprint": others}, "target": dict(first.code)}
+    same = {"source": {own_code: agents}, "target": {other_code: agents}}[knows]
+    codes = {"source": {**first.code, "fingerprint": other_code}, "target": dict(first.code)}
     codes[knows] = {**codes[knows], "same_games": same}
     target = made(tmp_path / "one", [(0, 32)], structs.replace(first, code=codes["target"]))
     source = made(tmp_path / "other", [(32, 48)], structs.replace(first, code=codes["source"]))
     assert joined([source], target).games == 32
     code = target.load_run(RUN_ID).code
-    assert (code["fingerprint"], code["extended_by"]) == (own, [others])
-    assert set(code.get("same_games", ())) == ({others} if knows == "target" else set())
+    assert (code["fingerprint"], code["extended_by"]) == (own_code, [other_code])
+    assert set(code.get("same_games", ())) == ({other_code} if knows == "target" else set())
 
 
-@pytest.mark.parametrize("what", ["job", "verdict", "no record", "spec"])
-def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("conflict", ["job", "verdict", "no record", "spec"])
+def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, conflict: str) -> None:
     archive, other = made(tmp_path / "one", [(0, 24)]), made(tmp_path / "other", [(32, 48)])
     for wins, store in ((8, archive), (0, other)):
-        if what == "job":
+        if conflict == "job":
             store.write_sweep_job(SweepJob("s1", 0, {"a": str(wins)}))
-        elif what == "verdict":
+        elif conflict == "verdict":
             verdict(store, wins)
-    if what == "no record":
+    if conflict == "no record":
         Path(other.run_record_path(RUN_ID)).unlink()
-    if what == "spec":
+    if conflict == "spec":
         other.write_run(record(spec_of(seed=9), run_id=RUN_ID))
     there = contents(archive)
     message = {
@@ -323,11 +323,11 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what
         "no record": "has no record",
         "spec": "has the spec of run",
     }
-    with pytest.raises(RequestError, match=message[what]):
+    with pytest.raises(RequestError, match=message[conflict]):
         joined([other], archive)
     assert contents(archive) == there
-    if what in ("job", "verdict"):  # two sources as well
-        with pytest.raises(RequestError, match=message[what]):
+    if conflict in ("job", "verdict"):  # two sources as well
+        with pytest.raises(RequestError, match=message[conflict]):
             joined([other, archive], Archive.open(tmp_path / "empty", create=True))
 
 

@@ -159,8 +159,11 @@ def test_settings_of_jobs_get_the_word_where_they_mean_it(old: Path, key: str, t
 
 def test_a_kind_of_the_users_own_keeps_its_settings(old: Path) -> None:
     card = old / "policies" / POLICY_ID / "card.json"
-    own = {"_target_": "mine.Kind", "method": "thoughts"}
-    forge(card, lambda values: values["learned"].update(parameters=own, derivation={"kind": "k", "parameters": own}))
+    settings = {"_target_": "mine.Kind", "method": "thoughts"}
+    forge(
+        card,
+        lambda values: values["learned"].update(parameters=settings, derivation={"kind": "k", "parameters": settings}),
+    )
     before = load_json(card)["learned"]
     upgrade_archive(old)
     assert load_json(card)["learned"] == {

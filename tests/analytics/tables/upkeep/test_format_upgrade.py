@@ -55,9 +55,9 @@ STEP = UpgradeStep(2, "plies have a folder of their own", copy_plies, add_status
 
 
 @pytest.fixture
-def old(whole: Archive) -> Path:
-    age(Path(whole.root))
-    return Path(whole.root)
+def old(full_archive: Archive) -> Path:
+    age(Path(full_archive.root))
+    return Path(full_archive.root)
 
 
 def assert_present(root: Path) -> None:
@@ -79,32 +79,32 @@ def test_an_archive_of_an_older_format_is_refused_and_brought_to_the_present_one
 
 @pytest.mark.parametrize("write", range(8))
 def test_a_killed_upgrade_is_gone_on_with(old: Path, write: int) -> None:
-    """It is killed before each of its writes, and before each removal."""
+    """Kill it before each of its writes, and before each removal."""
     kill_before(old, write, lambda: upgrade_archive(old, [STEP]))
     upgrade_archive(old, [STEP])
     assert_present(old)
 
 
-def test_records_of_an_older_format_that_were_copied_here_are_brought_up_too(whole: Archive) -> None:
-    path = Path(whole.run_record_path(RUN_ID))
+def test_records_of_an_older_format_that_were_copied_here_are_brought_up_too(full_archive: Archive) -> None:
+    path = Path(full_archive.run_record_path(RUN_ID))
     forge(path, lambda values: (values.update(schema_version=2), values.pop("status")))
-    (problem,) = verify_archive(whole).problems
-    assert problem.what.startswith("it has format 2, and this program reads format 3: 'qarena archive upgrade'")
-    assert upgrade_archive(Path(whole.root), [STEP]) == [STEP]
-    assert whole.load_run(RUN_ID).schema_version == 3
+    (problem,) = verify_archive(full_archive).problems
+    assert problem.fault.startswith("it has format 2, and this program reads format 3: 'qarena archive upgrade'")
+    assert upgrade_archive(Path(full_archive.root), [STEP]) == [STEP]
+    assert full_archive.load_run(RUN_ID).schema_version == 3
 
 
-def test_a_record_of_a_newer_format_is_named(whole: Archive) -> None:
-    path = Path(whole.run_record_path(RUN_ID))
+def test_a_record_of_a_newer_format_is_named(full_archive: Archive) -> None:
+    path = Path(full_archive.run_record_path(RUN_ID))
     forge(path, lambda values: values.update(schema_version=4))
     with pytest.raises(RequestError, match=f"{RUN_ID}.json has format 4, and .*: use the newer program that wrote it"):
-        upgrade_archive(whole.root, [STEP])
+        upgrade_archive(full_archive.root, [STEP])
 
 
-def test_there_is_nothing_to_do_at_the_present_format(whole: Archive) -> None:
-    before = snapshot(Path(whole.root))
-    assert upgrade_archive(whole.root) == []
-    assert snapshot(Path(whole.root)) == before
+def test_there_is_nothing_to_do_at_the_present_format(full_archive: Archive) -> None:
+    before = snapshot(Path(full_archive.root))
+    assert upgrade_archive(full_archive.root) == []
+    assert snapshot(Path(full_archive.root)) == before
 
 
 def test_what_cannot_be_upgraded_stays_as_it_is(old: Path, tmp_path: Path) -> None:

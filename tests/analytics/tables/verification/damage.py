@@ -34,9 +34,9 @@ def only_problem(archive: Archive) -> str:
 
 def forged(archive: Archive, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any) -> Path:
     """Put another content in the place of a file that counts, under a name with its check, or with other parts."""
-    known = archive.list_effective_ranges(run_id, table)[number]
-    archive.backend.remove(archive.folder(table, run_id) / known.name)
-    path = archive.folder(table, run_id) / known._replace(checksum=compute_checksum(content), **name).name
+    stored = archive.list_effective_ranges(run_id, table)[number]
+    archive.backend.remove(archive.folder(table, run_id) / stored.name)
+    path = archive.folder(table, run_id) / stored._replace(checksum=compute_checksum(content), **name).name
     archive.write_file(path, content)
     return Path(path)
 
@@ -64,14 +64,14 @@ def rewritten(
     run_id: str = RUN_ID,
     **name: Any,
 ) -> Iterator[Path]:
-    """The same inside the context, after which the first file of the table is as it was."""
-    known = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
-    content = archive.backend.read(known)
+    """Rewrite the first file of a table inside the context, after which it is as it was."""
+    original = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
+    content = archive.backend.read(original)
     path = rewrite(archive, table, change, 0, run_id, **name)
     archive.refresh()
     yield path
     archive.backend.remove(path)
-    archive.write_file(known, content)
+    archive.write_file(original, content)
     archive.refresh()
 
 
@@ -80,7 +80,7 @@ def file_of(archive: Archive, table: str, number: int = 0) -> PurePath:
 
 
 def one_pairing(archive: Archive, blocks: Sequence[Block], **spec: Any) -> str:
-    """A run of one pairing with these games, from pair 0 on."""
+    """Write a run of one pairing with these games, from pair 0 on."""
     run = record(spec_of(pairings=PAIRINGS[:1], **spec))
     archive.write_run(run)
     pairs = sum(block.pairs for block in blocks)
@@ -103,7 +103,7 @@ def map_of_problems(archive: Archive) -> str:
 
 
 def complete_game(ending: int, seed: int = 0) -> Game:
-    """A random game that ended in this way, with at least eight plies."""
+    """Draw a random game that ended in this way, with at least eight plies."""
     dice = random.Random(seed)
     while True:
         game = random_game(dice, forfeits=0.3)

@@ -84,13 +84,13 @@ def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_check(archive: A
     ids=lambda value: str(value)[:20],
 )
 def test_a_name_that_lies_is_found(archive: Archive, name: dict[str, Any], complaint: str) -> None:
-    """Of all tables, so that nothing but the rows can tell."""
-    known = archive.list_effective_ranges(RUN_ID)[0]
+    """Check files of all tables under a false name, so that nothing but the rows can tell."""
+    stored = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("plies", "tallies", "games"):
-        path = archive.find_path(table, RUN_ID, known)
+        path = archive.find_path(table, RUN_ID, stored)
         content = archive.backend.read(path)
         archive.backend.remove(path)
-        renamed = archive.folder(table, RUN_ID) / known._replace(checksum=compute_checksum(content), **name).name
+        renamed = archive.folder(table, RUN_ID) / stored._replace(checksum=compute_checksum(content), **name).name
         archive.write_file(renamed, content)
     assert f"{renamed}: {complaint}" in map_of_problems(archive).replace("game 0: ", "")
 
@@ -112,11 +112,11 @@ def test_files_that_contradict_each_other_are_found(
 ) -> None:
     before = [*archive.list_effective_ranges(RUN_ID)]
     other = store_span(archive, span, games_of_seed(2, 22))
-    ignored = [each for each in [*before, other] if each not in archive.list_effective_ranges(RUN_ID)]
+    ignored = [stored for stored in [*before, other] if stored not in archive.list_effective_ranges(RUN_ID)]
     problems = [str(problem) for problem in verify_archive(archive).problems]
     assert len(problems) >= len(ignored) > 0
-    for each in ignored:
-        assert any(problem.startswith(str(archive.folder("games", RUN_ID) / each.name)) for problem in problems)
+    for stored in ignored:
+        assert any(problem.startswith(str(archive.folder("games", RUN_ID) / stored.name)) for problem in problems)
     assert all("holds other games of units " in problem for problem in problems)
     if units:
         assert f"holds other games of units {units[0]} to {units[1]} than " in problems[0]
@@ -165,20 +165,20 @@ def test_a_damaged_job_of_a_sweep_is_found(archive: Archive) -> None:
 
 @pytest.mark.parametrize("spans", [[(0, 24)], [(0, 4), (4, 16)]], ids=["rolled up", "finer"])
 def test_wrong_tallies_of_other_ranges_than_the_games_are_found(archive: Archive, spans: list[tuple[int, int]]) -> None:
-    folder, games = archive.folder("tallies", RUN_ID), {each.name for each in archive.list_effective_ranges(RUN_ID)}
+    folder, games = archive.folder("tallies", RUN_ID), {stored.name for stored in archive.list_effective_ranges(RUN_ID)}
     for span in spans:
         store_span(archive, span)
-    for each in archive.list_files("games", RUN_ID):
-        if each.name not in games:
-            archive.backend.remove(archive.folder("games", RUN_ID) / each.name)
-    for each in archive.list_files("tallies", RUN_ID):
-        if each[:2] in ((0, 16), (16, 24)) and each[:2] not in spans and (each.first == 0 or len(spans) == 1):
-            archive.backend.remove(folder / each.name)
-    assert {each[:2] for each in archive.list_effective_ranges(RUN_ID, "tallies")} == {
+    for stored in archive.list_files("games", RUN_ID):
+        if stored.name not in games:
+            archive.backend.remove(archive.folder("games", RUN_ID) / stored.name)
+    for stored in archive.list_files("tallies", RUN_ID):
+        if stored[:2] in ((0, 16), (16, 24)) and stored[:2] not in spans and (stored.first == 0 or len(spans) == 1):
+            archive.backend.remove(folder / stored.name)
+    assert {stored[:2] for stored in archive.list_effective_ranges(RUN_ID, "tallies")} == {
         *spans,
         *([] if spans == [(0, 24)] else [(16, 24)]),
     }
-    assert [each[:2] for each in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24)]
+    assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 16), (16, 24)]
     assert verify_archive(archive).problems == []
     path = rewrite(archive, "tallies", changed("plies", 0, 7))
     assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
@@ -220,8 +220,8 @@ GONE = "is gone: restore it from a copy, or remove what refers to it"
 
 
 @pytest.fixture
-def whole(archive: Archive) -> Archive:
-    """An archive with a sweep and a verdict of its run, a job that failed before it had one, and a policy."""
+def full_archive(archive: Archive) -> Archive:
+    """Add a sweep, a verdict of its run, a job that failed before it had one, and a policy to the archive."""
     archive.write_sweep_job(SweepJob("s", 0, {"seed": "7"}, RUN_ID))
     archive.write_sweep_job(SweepJob("s", 1, {"seed": "x"}, None, "failed", "no seed", jobs=2))
     policy_store.save(archive, COUNTS, origin())
@@ -230,19 +230,19 @@ def whole(archive: Archive) -> Archive:
     return archive
 
 
-def test_a_run_misses_its_verdict_and_a_sweep_and_a_verdict_miss_their_run(whole: Archive) -> None:
-    root = Path(whole.root)
+def test_a_run_misses_its_verdict_and_a_sweep_and_a_verdict_miss_their_run(full_archive: Archive) -> None:
+    root = Path(full_archive.root)
     (verdict,) = root.glob("verdicts/*/*")
     content = verdict.read_bytes()
     verdict.unlink()
     shutil.rmtree(root / "tallies")  # which are no loss
-    (problem,) = verify_archive(whole).problems
-    assert (problem.file, problem.what.split(":")[0]) == (verdict, "missing")
+    (problem,) = verify_archive(full_archive).problems
+    assert (problem.file, problem.fault.split(":")[0]) == (verdict, "missing")
     verdict.write_bytes(content)
-    Path(whole.run_record_path(RUN_ID)).unlink()
+    Path(full_archive.run_record_path(RUN_ID)).unlink()
     for table in ("games", "plies"):
         shutil.rmtree(root / table)
-    assert {problem.file: problem.what for problem in verify_archive(whole).problems} == {
+    assert {problem.file: problem.fault for problem in verify_archive(full_archive).problems} == {
         root / "sweeps" / "s" / "0.json": f"its run {RUN_ID} {GONE}",
         verdict: "its run has no record",
     }

@@ -72,7 +72,7 @@ def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(
     for table in ("games", "plies"):
         shutil.rmtree(archive.folder(table, fixed.run_id))
         shutil.copytree(archive.folder(table, imported.run_id), archive.folder(table, fixed.run_id))
-    assert any("are not, in order, those of its units" in str(each) for each in verify_archive(archive).problems)
+    assert any("are not, in order, those of its units" in str(problem) for problem in verify_archive(archive).problems)
 
 
 # Tables.
@@ -118,7 +118,7 @@ def test_tables_that_are_not_of_the_range_and_wrong_values_are_found(archive: Ar
 
 
 def test_sound_games_that_are_others_than_the_name_says_are_found(archive: Archive) -> None:
-    """Two games have changed places, in both tables."""
+    """Exchange two games, in both tables."""
     games = rewrite(
         archive,
         "games",
@@ -146,7 +146,7 @@ def test_every_changed_outcome_is_found(archive: Archive) -> None:
 
 
 def cheat(how: int, **change: Any) -> Block:
-    """Two sound games and, between them, at place 1, one that lies."""
+    """Build two sound games and, between them, at place 1, one that lies."""
     sound = complete_game(0, seed=1)
     game = complete_game(how)
     return block_of([sound, game | change, sound, sound])
@@ -205,11 +205,15 @@ PAIRS = [complete_game(0, seed) for seed in (1, 1, 2, 2, 3, 3)]  # games that sh
 
 
 def with_openings(archive: Archive, plies: int, games: Sequence[Sequence[Game]], opening: int | None = None) -> None:
-    """Another run, which imposes so many plies: the games of each pairing."""
+    """Write another run, which imposes ``plies`` plies: the games of each pairing."""
     run = record(spec_of(opening_plies=plies))
     archive.write_run(run)
     of = plies if opening is None else opening
-    store(archive, run.run_id, [block_of(each, pairing, 0, of) for pairing, each in enumerate(games)])
+    store(
+        archive,
+        run.run_id,
+        [block_of(games_of_pairing, pairing, 0, of) for pairing, games_of_pairing in enumerate(games)],
+    )
 
 
 @pytest.mark.parametrize(
