@@ -76,7 +76,7 @@ PROVEN = {
     ),
     **dict.fromkeys(
         (
-            "runners/arena/executors/processes.py::_load_task",
+            "runners/arena/executors/processes.py::_load_worker",
             "runners/hosting/subprocess_program.py::_import_factory_and_limit_memory",
         ),
         SENT,

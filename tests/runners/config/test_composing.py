@@ -7,18 +7,18 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 import runners
 from analytics import open_archive
 from runners.arena.request import RunRequest
-from runners.config import requests, schemas, sweep_values
+from runners.config import requests, schemas
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
@@ -29,18 +29,18 @@ def test_each_key_of_a_run_is_checked_once_and_its_overrides_are_left_to_hydra(
     qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked, parsed = Counter[str](), list[str]()
-    check_range, parse = schemas.check_range, sweep_values.OverridesParser.parse_overrides
+    check_range, parse = schemas.check_range, OverridesParser.parse_overrides
 
     def check(key: str, *bounds: float) -> None:
         checked[key] += 1
         check_range(key, *bounds)
 
-    def parse_and_note(parser: Any, overrides: Sequence[str]) -> Any:
+    def parse_and_note(parser: Any, overrides: list[str]) -> Any:
         parsed.extend(overrides)
         return parse(parser, overrides)
 
     monkeypatch.setattr(schemas, "check_range", check)
-    monkeypatch.setattr(sweep_values.OverridesParser, "parse_overrides", parse_and_note)
+    monkeypatch.setattr(OverridesParser, "parse_overrides", parse_and_note)
     assert qarena("run", *WORDS).code == 0
     assert checked["games"] == checked["seed"] == checked["archive.shard_games"] == 1
     assert set(checked.values()) == {1}
@@ -54,7 +54,7 @@ def test_a_call_composes_the_configuration_of_the_command(
     build = requests.build_request
 
     def build_and_note(cfg: DictConfig, *others: Any) -> RunRequest:
-        settings = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+        settings = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
         composed.append(dict(OmegaConf.to_container(settings, resolve=True)))  # type: ignore[arg-type]
         built.append(build(cfg, *others))
         return built[-1]
