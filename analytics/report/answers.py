@@ -38,7 +38,7 @@ from analytics.report.report_data import MAX_AGENTS
 from analytics.report.result import Result
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
-from quarto.notation import format_game, format_position
+from quarto.notation import format_game
 
 MAX_ROWS = 50  # of a table for people; the frame has all
 
@@ -70,7 +70,7 @@ def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
     The frame is that of ``Ratings.to_frame``, as ``qarena rate --format csv``.
     """
     frame = fit.to_frame()
-    columns = [*rank_and_agent_columns([*frame["agent"]]), *rating_columns_without_agents(frame)]
+    columns = [*rank_and_agent_columns([*frame["agent"]], frame["rank"]), *rating_columns_without_agents(frame)]
     above = Table(
         "Probability of being above the other, in %",
         [*rank_and_agent_columns([*frame["agent"]]), *superiority_columns(frame)],
@@ -78,9 +78,8 @@ def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
     shown = ratings_frame(fit).head(MAX_AGENTS)
     colours = sorted(shown["agent"])
     figure = Figure("Ratings with their 95 % intervals", build_ratings_chart(shown, colours.index), "ratings-")
-    notes = [*fit.describe(met.mover_chooses), *met.notes]
     return Result(
-        _join_notes(notes),
+        " ".join(filter(None, [*fit.describe(met.mover_chooses), _join_notes(met.notes)])),
         Table(f"Ratings in Elo ({met.rules} rules)", columns),
         [figure],
         above,
@@ -93,17 +92,20 @@ def build_openings_result(found: OpeningsResult) -> Result:
     """The decisions in a position; the frame is that of ``analytics.questions.openings.explore_position``."""
     rows, shown = found.rows, found.rows.head(MAX_ROWS)
     games = format_count_with_noun(found.games, "game")
-    title = f"{format_position(found.position, found.rules.name)}: {games} by {found.by}, in %"
+    title = f"{found.subject}: {games} by {found.by}, in %"
     names = [format_game_name(*game) for game in shown.select("run_id", "game_id").iter_rows()]
     sample = [text_column("game", names)._replace(drop_priority=8)]
     if "sample" in shown.columns:
         sample.append(text_column("sample", shown["sample"])._replace(drop_priority=9))
     table = Table(title, [*opening_columns(shown), *sample])
-    return Result(describe_alike_choices(found, shown), table, title="Openings", frame=rows)
+    note = _join_notes([*found.notes, describe_alike_choices(found, shown)])
+    return Result(note, table, title="Openings", frame=rows)
 
 
 def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
     """Describe the choices that a row of an answer about openings stands for."""
+    if found.first_free:
+        return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
     groups = group_equivalent_choices(found.position, found.rules, "placement")
     named = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]
@@ -169,5 +171,5 @@ GAME_SCHEMA = {
 
 
 def _join_notes(notes: Iterable[str]) -> str:
-    """Join remarks into sentences."""
+    """Join remarks into sentences; those that begin with a label are sentences already, and not for this."""
     return " ".join(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)

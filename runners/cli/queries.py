@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 
-import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
@@ -41,7 +40,6 @@ from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from quarto.errors import RequestError
-from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, is_index_writable, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
@@ -152,6 +150,7 @@ def _run_sql_and_output(
 
 
 MAX_TURNS = 16  # rows of the table that is shown without --by
+MAX_DECISIONS = 50  # rows of first free decisions, which are in many positions
 ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
@@ -165,28 +164,29 @@ def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -
         if not output.is_printed:
             output_frame(found.rows, output)
             return
-        _print_decisions(found, found.rows, query, "", output.wide)
+        _print_decisions(found, query, MAX_DECISIONS if found.first_free else None, "--output FILE", output.wide)
         if query.by is None and found.by != "turn":
             turns = run_openings_query(opened, replace(query, by="turn"))
-            shown = turns.rows.head(MAX_TURNS)
-            note = f", the {len(shown)} {ORDER_DESCRIPTIONS[query.sort]} of {len(turns.rows)} (all: --by turn)"
-            _print_decisions(turns, shown, query, note if len(shown) < len(turns.rows) else "", output.wide)
+            _print_decisions(turns, query, MAX_TURNS, "--by turn", output.wide)
 
 
 def _print_decisions(
-    result: OpeningsResult, rows: pl.DataFrame, query: OpeningsQuery, title_note: str, wide: bool | None
+    result: OpeningsResult, query: OpeningsQuery, max_rows: int | None, all_rows_hint: str, wide: bool | None
 ) -> None:
     """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
-    text = format_position(result.position, result.rules.name)
+    rows = result.rows.head(len(result.rows) if max_rows is None else max_rows)
+    shown = f", the {len(rows)} {ORDER_DESCRIPTIONS[query.sort]} of {len(result.rows)} (all: {all_rows_hint})"
+    title_note = shown if len(rows) < len(result.rows) else ""
     games_by = f"{format_count_with_noun(result.games, 'game')} by {result.by}{_describe_deciders(query)}"
-    title = f"{text}: {games_by}{title_note}; in %, for {DECIDERS[result.by]}"
+    title = f"{result.subject}: {games_by}{title_note}; in %, for {DECIDERS[result.by]}"
     games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
     console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(describe_alike_choices(result, rows))
+    for note in (*result.notes, describe_alike_choices(result, rows)):
+        console.print_line(f"{note[0].upper()}{note[1:]}")
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from analytics.store.labels import find_stored_label
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
-from tests.paths import ROOT, SAMPLE
+from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request
 
@@ -32,14 +33,14 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def sample() -> Iterator[Archive]:
-    with open_archive(SAMPLE) as archive:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    with open_archive(shutil.copytree(SAMPLE, tmp_path_factory.mktemp("library") / "sample")) as archive:
         yield archive
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_method_has_the_rows_of_the_command(command: str, qarena: Qarena, sample: Archive, tmp_path: Path) -> None:
-    done = qarena(*command.split(), "--archive", str(SAMPLE), "--output", str(tmp_path / "x.csv"))
+    done = qarena(*command.split(), "--archive", str(sample.archive.root), "--output", str(tmp_path / "x.csv"))
     assert done.code == 0, done.err
     written = COMMANDS[command](sample).write(tmp_path / "y.csv")
     assert written.read_bytes() == (tmp_path / "x.csv").read_bytes()
@@ -149,8 +150,9 @@ def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("module", ["analytics", "analytics.library", "analytics.report.result"])
-def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "data/sample")  # which an example indexes
+    monkeypatch.chdir(tmp_path)
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted
     assert not found.failed
