@@ -15,7 +15,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analytics.store.files.backend import DEFAULT_ARCHIVE, parse_location
-from quarto.errors import RequestError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -308,21 +307,14 @@ class _Call(NamedTuple):
 
         Raises ``RequestError`` for words that the command would refuse.
         """
-        from hydra import initialize_config_dir
+        from runners.config.arguments import parse_arguments
+        from runners.config.composing import compose_single_request, initialize_hydra, open_config_folders
+        from runners.config.yaml_options import hydra_lock
 
-        from runners.config.arguments import explain_config_errors, parse_arguments
-        from runners.config.execution import check_agent_words, compose_first_job
-        from runners.config.schemas import check_keys_and_values
-        from runners.config.yaml_options import CONF_FOLDER, search_user_folders
-
-        asked = parse_arguments(self.words, self.archive, config_dirs=self.folders)
-        with _TURN, search_user_folders(self.folders), explain_config_errors(asked.overrides):
-            check_agent_words(asked.agents, schema, self.name)
-            with initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
-                cfg, _ = compose_first_job(self.config, asked.overrides, multirun=False)
-            if cfg.hydra.mode.name != "RUN":
-                raise RequestError("hydra.mode=MULTIRUN is a sweep of several jobs: make a call for each of them")
-            check_keys_and_values(cfg, schema)
+        arguments = parse_arguments(self.words, self.archive, config_dirs=self.folders)
+        with _TURN, open_config_folders(arguments, schema, self.name):
+            with hydra_lock, initialize_hydra():
+                cfg = compose_single_request(self.config, schema, arguments.overrides)
             yield cfg
 
 

@@ -80,7 +80,7 @@ PROVEN = {
     ),
     **dict.fromkeys(
         (
-            "runners/arena/executors/processes.py::_load_task",
+            "runners/arena/executors/processes.py::_load_worker",
             "runners/hosting/subprocess_program.py::_import_factory_and_apply_limits",
         ),
         SENT,

@@ -63,7 +63,6 @@ class Reader:
     def _shell(self, line: str) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = os.environ | {"PATH": path, "ROOT": str(ROOT)}
-        environment.pop("QARENA_COMMAND", None)
         ended = subprocess.run(
             ["bash", "-c", line], cwd=self._folder, env=environment, capture_output=True, text=True, check=False
         )

@@ -101,8 +101,8 @@ def _play_missing_units(
     Raises what tasks raise; what is finished by then is written.
     """
     request, line, written = experiment.request, experiment.unit_line, list[Range]()
-    task, shown = PlayTask.from_experiment(experiment), _ProgressReporter(progress)
-    here = task.build_once("player", lambda: ChunkPlayer(experiment))  # it plays, if tasks run in this process
+    here, shown = ChunkPlayer(experiment), _ProgressReporter(progress)
+    work = here.play if request.executor.shares_memory else PlayTask.from_experiment(experiment)
     most, seconds = request.storage.max_units_per_file(line.games_a_pair), request.storage.shard_seconds
     workers = request.executor.count_workers(request.threads)
     queue = ChunkQueue(missing_ranges, line.count_units(request.games), most, workers, seconds)
@@ -113,7 +113,7 @@ def _play_missing_units(
         shown.report_total_games(here.games, experiment.engine.turns)
 
     try:
-        for result in request.executor.map(task, queue, request.threads, stop, idle):
+        for result in request.executor.map(work, queue, request.threads, stop, idle):
             queue.put_back_rest(result)
             if result.misbehaviour:
                 experiment.engine.add_misbehaviour(result.misbehaviour)

@@ -16,18 +16,19 @@ from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_c
 from analytics.tables.derived.range_table import Chunk, record_derived_units
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_sums
-from runners.arena.executors.base import THREADS, Executor, StopSignal, Task, available_cores
+from runners.arena.executors.base import THREADS, Executor, Task, Worker, available_cores
 from runners.terminal.console import show_progress_bar
 
 
 @dataclass(frozen=True)
-class IndexTask(Task):
+class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
     """Indexes ranges of games."""
 
     root: str
 
-    def __call__(self, chunk: Chunk[IndexExtent], stop: StopSignal) -> IndexSummary:  # noqa: ARG002  (a range takes a second)
-        return index_chunk(self.build_once("archive", lambda: Archive.open(parse_location(self.root))), chunk)
+    def build_worker(self) -> Worker[Chunk[IndexExtent], IndexSummary]:
+        archive = Archive.open(parse_location(self.root))
+        return lambda chunk, _stop: index_chunk(archive, chunk)  # a range takes a second
 
 
 def index_and_compact_sums(

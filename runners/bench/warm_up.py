@@ -27,7 +27,7 @@ from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
 from quarto.jit import load_kernels
 from runners.arena.execution import execute_request
-from runners.arena.executors.base import StopSignal, Task
+from runners.arena.executors.base import Task, Worker
 from runners.arena.executors.processes import Processes
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
@@ -75,12 +75,15 @@ def warm_up() -> Iterator[tuple[str, float]]:
 
 
 @dataclass(frozen=True)
-class WarmUpTask(Task):
+class WarmUpTask(Task[None, list[tuple[str, float]]]):
     """Makes what an archive is for, and the solver: the steps of the other process, in one chunk."""
 
     root: str
 
-    def __call__(self, chunk: None, stop: StopSignal) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+    def build_worker(self) -> Worker[None, list[tuple[str, float]]]:
+        return lambda _chunk, _stop: self._time_steps()  # its process is ended
+
+    def _time_steps(self) -> list[tuple[str, float]]:
         """Carry out the steps; returns the name and the seconds of each."""
         other = Path(self.root)
         steps: list[WarmUpStep] = [

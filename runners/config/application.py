@@ -6,7 +6,7 @@ What plays or learns is imported when something is to be done: most wrong reques
 from __future__ import annotations
 
 import logging
-import os
+import os.path
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, chdir
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Experiment
     from runners.arena.request import RunRequest
 
-# Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
-# name of this launch's output folders, which must differ between two launches in the same second.
-COMMAND_VARIABLE, LAUNCH_VARIABLE = "QARENA_COMMAND", "QARENA_LAUNCH"
 DEFAULT_OBJECTIVE = "score"  # the objective of conf/run.yaml
 
 
@@ -61,6 +58,24 @@ class HydraLinesAndWarningsFilter(logging.Filter):
         if record.name.startswith("hydra_plugins."):  # failures are reported anyway
             return record.getMessage().startswith("\t#")
         return record.name.startswith("hydra.") or record.levelno >= logging.WARNING
+
+
+class Launch(NamedTuple):
+    """A command that was typed. It travels with the jobs of a sweep, which other processes may carry out."""
+
+    words: str  # as they were typed, without the program
+    user_folders: tuple[str, ...] = ()  # absolute
+    id: str = ""  # no other launch has it
+
+    @property
+    def command(self) -> str:
+        """The command as it was typed, for records."""
+        return f"qarena {self.words}"
+
+    def print_resume_hint(self, kept_sentence: str = "all games that were finished are in the archive") -> int:
+        """Print how the interrupted command is continued; returns the exit code."""
+        console.print_note(f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {self.words}")
+        return interruption.exit_code()
 
 
 class ObjectiveValue(NamedTuple):
@@ -103,7 +118,7 @@ class Application(ABC):
     table_subtitle: ClassVar[str] = ""  # whose view the table of a sweep takes
 
     @abstractmethod
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         """Get ready, given a configuration that the schema allows. Raises ``ArenaError`` if it cannot be done."""
 
     def count_requested_games(self, cfg: DictConfig) -> int:
@@ -126,11 +141,6 @@ class Application(ABC):
         """
         return self.default_target
 
-    def check_and_prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
-        """Check the configuration by the schema and ``prepare`` it."""
-        check_keys_and_values(cfg, self.schema)
-        return self.prepare(cfg, hydra_cfg)
-
 
 class RunApplication(Application):
     """Plays a match or a tournament."""
@@ -139,7 +149,7 @@ class RunApplication(Application):
     schema = RunConfig
     table_subtitle = "the first agent's view; win, draw and loss in %"
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         from runners.arena.experiment import prepare_experiment
 
         request, objective = _build_request(cfg, hydra_cfg), _build_objective(cfg, hydra_cfg)
@@ -147,7 +157,7 @@ class RunApplication(Application):
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
             objective.check_duration(request.spec)
         experiment = prepare_experiment(request)
-        return lambda: _play_experiment(experiment, objective)
+        return lambda: _play_experiment(experiment, objective, launch)
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
         super().check_sweep_job(cfg, hydra_cfg)
@@ -172,7 +182,7 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
     return build_objective(to_plain_dict(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
 
 
-def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOutcome:
+def _play_experiment(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
     """The outcome of an experiment that was ready."""
     from runners.arena.execution import execute_experiment
 
@@ -184,7 +194,7 @@ def _play_experiment(experiment: Experiment, objective: Objective) -> CommandOut
         interruption.stop_on_signal() as stop,
         console.show_progress_bar("playing", "games", request.progress) as progress,
     ):
-        outcome = execute_experiment(experiment, read_typed_command(), stop, progress)
+        outcome = execute_experiment(experiment, launch.command, stop, progress)
     value = None if outcome.interrupted else objective.value(experiment, outcome.results)
 
     def print_tables_and_objective() -> None:
@@ -346,16 +356,3 @@ def enter_launch_folder() -> AbstractContextManager[None]:
     Hydra's tasks may be elsewhere: launchers start processes, and ``hydra.job.chdir=true`` names the output folder.
     """
     return chdir(HydraConfig.get().runtime.cwd)
-
-
-def read_typed_command() -> str:
-    """The command as it was typed."""
-    return f"qarena {os.environ[COMMAND_VARIABLE]}"
-
-
-def print_resume_hint(kept_sentence: str = "all games that were finished are in the archive") -> int:
-    """Print how an interrupted command is continued; returns the exit code."""
-    console.print_note(
-        f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {os.environ[COMMAND_VARIABLE]}"
-    )
-    return interruption.exit_code()

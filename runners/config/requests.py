@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.store.files.backend import parse_location
-from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, describe_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
@@ -20,7 +19,7 @@ from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec, build_from_settings, format_label
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_entry, agent_from_settings
-from runners.config.schemas import RayConfig, RunConfig, check_range
+from runners.config.schemas import RayConfig, RunConfig
 from runners.config.yaml_options import build_rules, load_option, load_raw_options, load_rules, to_plain_dict
 
 if TYPE_CHECKING:
@@ -28,11 +27,10 @@ if TYPE_CHECKING:
 
 
 def build_request(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> RunRequest:
-    """Check a composed configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
+    """Build the request of a checked configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_range("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
     threads, storage = resolve_thread_count(cfg), build_archive_options(cfg.archive)
     tournament = cfg.agents is not None
     rules = name_rules(build_rules(to_plain_dict(cfg.rules)), choices["rules"])

@@ -44,7 +44,15 @@ from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_small_files
 from quarto.errors import RequestError
-from runners.arena.executors.base import Executor, StopSignal, Task, available_cores, check_solver_memory
+from runners.arena.executors.base import (
+    Executor,
+    LazyWorker,
+    StopSignal,
+    Task,
+    Worker,
+    available_cores,
+    check_solver_memory,
+)
 from runners.hosting.interruption import exit_code, stop_on_signal
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
@@ -54,7 +62,7 @@ from runners.terminal.tables import output_frame
 
 
 @dataclass(frozen=True)
-class AnnotateTask(Task):
+class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
     """Annotates chunks. The threads of a process share what they solve."""
 
     root: str
@@ -62,21 +70,24 @@ class AnnotateTask(Task):
     from_pieces: int | None
     megabytes: float
 
-    def __call__(self, chunk: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
-        def raise_if_stopped() -> None:
-            if stop.is_set():
-                raise StoppedError
+    def build_worker(self) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
+        return self.build_counting_worker([])
 
+    def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
+        """Build a worker that adds to ``game_counts`` what it has judged, also of chunks in progress."""
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
-        annotator = self.build_once("annotator", lambda: Annotator(Archive.open(parse_location(self.root)), settings))
-        with suppress(StoppedError):  # the rest is not wanted any more
-            return annotator.annotate(chunk, self.annotated_game_counts.append, raise_if_stopped)
-        return AnnotationSummary()
+        annotator = Annotator(Archive.open(parse_location(self.root)), settings)
 
-    @property
-    def annotated_game_counts(self) -> list[int]:
-        """Numbers of games that were judged in this process, those of chunks in progress included."""
-        return self.build_once("judged", list[int])
+        def annotate(chunk: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
+            def raise_if_stopped() -> None:
+                if stop.is_set():
+                    raise StoppedError
+
+            with suppress(StoppedError):  # the rest is not wanted any more
+                return annotator.annotate(chunk, game_counts.append, raise_if_stopped)
+            return AnnotationSummary()
+
+        return annotate
 
 
 MEASURED_SECONDS = 5.0  # of judging, by which the time of the rest is estimated
@@ -120,18 +131,21 @@ def annotate_games(
     chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
     games = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
+    judged_counts = list[int]()
+    local_worker = LazyWorker(lambda: task.build_counting_worker(judged_counts))  # whose progress shows within a chunk
+    work = local_worker if executor.shares_memory else task
     judged, total = AnnotationSummary(), sum(each.games.units * games[each.run_id] for each in chunks)
     notice = LongTimeNotice(total, game_filter)
 
     def update_progress() -> None:
-        done = max(judged.games, sum(task.annotated_game_counts))
+        done = max(judged.games, sum(judged_counts))
         bar.set_done(done)
         notice.update(done)
 
     try:
         with stop_on_signal() as stop, show_progress_bar("judging", "games", visible=bool(chunks)) as bar:
             bar.start(total)
-            for done in executor.map(task, chunks, workers, stop, update_progress):
+            for done in executor.map(work, chunks, workers, stop, update_progress):
                 judged = judged.add(done)
                 update_progress()
         for run_id in runs:

@@ -30,7 +30,6 @@ from omegaconf._utils import get_yaml_loader
 
 from runners.cli import main
 from runners.config import yaml_options
-from runners.config.application import LAUNCH_VARIABLE
 from runners.config.yaml_options import CONF_FOLDER
 from runners.hosting.interruption import SIGNALS
 
@@ -151,8 +150,6 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Runs ``qarena …`` in an empty folder, as often as a test likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
         monkeypatch.setattr(gc, name, lambda *_: None)
     monkeypatch.setattr(
@@ -170,7 +167,6 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             handler.close()
         root.handlers[:] = before[1]
         root.setLevel(before[0])
-        os.environ.pop(LAUNCH_VARIABLE, None)
         for number, own in handlers.items():  # a command that was interrupted leaves one that does nothing
             signal.signal(number, own)
         return Result(int(left.value.code or 0), *capsys.readouterr())

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from multiprocessing.connection import Connection, Pipe, wait
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, to_error_details
-from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, Task, WorkerPool
+from runners.arena.executors.base import POLL_SECONDS, Executor, LazyWorker, StopSignal, Task, Worker, WorkerPool
 from runners.hosting.subprocesses import STDERR, LimitedProcess, bind, describe_exit
 from runners.hosting.work_clock import WorkClock, WorkerStart
 
@@ -51,7 +51,7 @@ class Processes(Executor):
     def count_local_processes(self, threads: int) -> int:
         return threads
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The chunk of a process that was lost is carried out by another one."""
         return _ProcessPool(self, self._workers, next(self._pools), build_task_data(task, self._folder), threads, stop)
 
@@ -225,7 +225,7 @@ class TaskData(NamedTuple):
         return json.dumps(self, sort_keys=True, default=repr)
 
 
-def build_task_data(task: Callable[[Any, StopSignal], Any], folder: Path) -> TaskData:
+def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> TaskData:
     """What a worker needs to carry out chunks; paths are relative to ``folder``, and it finds the same modules.
 
     Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
@@ -239,7 +239,7 @@ def build_task_data(task: Callable[[Any, StopSignal], Any], folder: Path) -> Tas
 
 # In the worker.
 
-_task_cache: dict[str, Task] = {}  # the last one by its key: making its state again takes long
+_worker_cache: dict[str, LazyWorker] = {}  # that of the last task by its key: building it again takes long
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
@@ -247,24 +247,24 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
-        task, clock = _load_task(data), WorkClock()
-        return TaskResult(task(chunk, stop), None, collector.records, clock.seconds)
+        worker, clock = _load_worker(data), WorkClock()
+        return TaskResult(worker(chunk, stop), None, collector.records, clock.seconds)
     except BaseException as error:  # noqa: BLE001  (raised again by ``log_and_unwrap_result``)
         return TaskResult(None, to_error_details(error), collector.records)
     finally:
         root.removeHandler(collector)
 
 
-def _load_task(data: TaskData) -> Task:
+def _load_worker(data: TaskData) -> LazyWorker:
     key = data.key
-    if key not in _task_cache:
-        _task_cache.clear()
+    if key not in _worker_cache:
+        _worker_cache.clear()
         if Path(data.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
             os.chdir(data.folder)
         sys.path.extend(each for each in data.path if each not in sys.path)
-        made: Task = getattr(importlib.import_module(data.module), data.name)(**data.fields)
-        _task_cache[key] = made
-    return _task_cache[key]
+        task: Task[Any, Any] = getattr(importlib.import_module(data.module), data.name)(**data.fields)
+        _worker_cache[key] = LazyWorker(task.build_worker)
+    return _worker_cache[key]
 
 
 class _LogCollector(logging.Handler):

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from quarto.errors import ArenaError, FailureError, MissingExtraError, RequestError, describe_extra_installation
-from runners.arena.executors.base import POLL_SECONDS, Executor, StopSignal, WorkerPool, available_cores
+from runners.arena.executors.base import POLL_SECONDS, Executor, Task, Worker, WorkerPool, available_cores
 from runners.arena.executors.processes import (
     TaskData,
     TaskResult,
@@ -87,7 +87,7 @@ class OnRay(Executor):
         cores = self._drivers[0].cores
         return min(cores, self._tasks or cores)
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:  # noqa: ARG002
         """Ray carries out chunks again whose worker or machine is lost."""
         return _RayPool(build_task_data(task, self._folder), self.count_workers(threads), self._drivers)
 

@@ -21,9 +21,9 @@ from quarto.errors import RequestError, describe_valid_names
 from runners.config.application import (
     Application,
     CommandOutcome,
+    Launch,
     PreparedRequest,
     build_one_row_columns,
-    read_typed_command,
 )
 from runners.config.schemas import PolicyBuildConfig
 from runners.config.yaml_options import KIND_GROUP, list_user_folders, load_option, to_plain_dict
@@ -110,8 +110,8 @@ class BuildApplication(Application):
     config_name = "policy_build"
     schema = PolicyBuildConfig
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedRequest:
-        request = build_request_from_config(cfg, hydra_cfg.runtime.choices, read_typed_command())
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
+        request = build_request_from_config(cfg, hydra_cfg.runtime.choices, launch.command)
         from runners.learning.training.policy_build import select_build_games
 
         return partial(_execute_build, request, select_build_games(request))

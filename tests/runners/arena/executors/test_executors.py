@@ -22,7 +22,7 @@ from runners.arena.executors import base
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.executors.processes import MAX_LOSSES, Processes
 from runners.arena.experiment import prepare_experiment, save_run_start
-from runners.arena.play_task import ChunkPlayer, PlayTask
+from runners.arena.play_task import PlayTask
 from runners.arena.spec import RunSpec
 from runners.hosting.interruption import has_working_threads
 from tests.paths import ROOT
@@ -292,9 +292,7 @@ def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
     experiment = prepare_experiment(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     save_run_start(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
-    here = PlayTask.from_experiment(experiment)
-    here.build_once("player", lambda: ChunkPlayer(experiment))
-    return PlayTask(**here.to_dict())
+    return PlayTask(**PlayTask.from_experiment(experiment).to_dict())
 
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
@@ -302,19 +300,20 @@ def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> Non
     run, asked = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
     assert (run, run.run_id) == (asked, asked.run_id)
     assert run.agents[1].limits.turn_seconds == 9
-    found = [task(part, threading.Event()) for part in ((2, 4), (4, 6))]
+    worker = task.build_worker()
+    found = [worker(part, threading.Event()) for part in ((2, 4), (4, 6))]
     assert [(each.reached, each.written) for each in found] == [(4, ((2, 4),)), (6, ((4, 6),))]
     assert archive.list_effective_ranges(run.run_id).covered_ranges == [(2, 6)]
 
 
 def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"elsewhere"):
-        replace(task, root=str(tmp_path / "elsewhere"))((0, 1), threading.Event())
+        replace(task, root=str(tmp_path / "elsewhere")).build_worker()
     play(tmp_path / "other", "games=2")
     with pytest.raises(FailureError, match="all machines must see the same archive under the same path"):
-        replace(task, root=str(tmp_path / "other"))((0, 1), threading.Event())
+        replace(task, root=str(tmp_path / "other")).build_worker()
     with pytest.raises(FailureError, match=r"has fingerprint [0-9a-f]{16}, and the run is played by 0123"):
-        replace(task, fingerprint="0123")((0, 1), threading.Event())
+        replace(task, fingerprint="0123").build_worker()
 
 
 @pytest.mark.slow

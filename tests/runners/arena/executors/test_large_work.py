@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.rules import Rules
-from runners.arena.executors.base import THREADS, Executor, StopSignal, WorkerPool
+from runners.arena.executors.base import THREADS, Executor, Task, Worker, WorkerPool
 from runners.arena.executors.processes import TaskData, TaskResult, build_task_data, log_and_unwrap_result, run_task
 from runners.arena.indexing import index_and_compact_sums
 from runners.exact.annotation import annotate_games
@@ -47,7 +47,7 @@ class Inline(Executor):
     def count_local_processes(self, threads: int) -> int:
         return threads
 
-    def open_pool(self, task: Callable[[Any, StopSignal], Any], threads: int, stop: threading.Event) -> WorkerPool:
+    def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
         return InlinePool(build_task_data(task, Path.cwd()), stop)
 
 
