@@ -182,21 +182,6 @@ def merge(
     merge_archives(archives, prefix, other_code)
 
 
-@archive_group.command("to-delta")
-def to_delta(
-    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
-    archive: options.Archive = options.ARCHIVE,
-    games_only: Annotated[bool, Option("--games-only", help="No table of plies.")] = False,
-) -> None:
-    """Write Delta tables of games and plies.
-
-    Called again, it adds what is new.
-    """
-    from runners.cli.maintenance import update_delta_tables
-
-    update_delta_tables(archive, folder, games_only)
-
-
 Trainings = Annotated[
     bool, Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
 ]

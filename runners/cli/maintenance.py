@@ -1,4 +1,4 @@
-"""The commands that check, copy or change an archive's files: verify, gc, compact, merge, to-delta, export, import.
+"""The commands that check, copy or change an archive's files: verify, gc, compact, merge, export, import.
 
 Games stay as they are.
 """
@@ -20,7 +20,7 @@ from analytics.questions.columns import format_count_with_noun
 from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import remember_archive, warn_if_unknown_archive
-from analytics.store.schema import SCHEMA_VERSION, TABLE_SCHEMAS
+from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import to_line
 from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
 from analytics.tables.upkeep.archive_merge import MergeOptions
@@ -94,20 +94,6 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     )
     added = ", ".join(format_count_with_noun(*each) for each in counts if each[0])
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
-
-
-def update_delta_tables(root: PurePath, folder: Path, games_only: bool) -> None:
-    """Write or update Delta tables, and print what was added."""
-    from analytics.exchange.delta_tables import write_delta_tables  # an extra
-
-    archive, tables = Archive.open(root), tuple(TABLE_SCHEMAS)[: 1 if games_only else None]
-    with show_progress_bar("writing", "games") as bar:
-        games = sum(map(archive.count_games, archive.list_run_ids()))
-        bar.start(games * len(tables))
-        added = write_delta_tables(archive, folder, tables, bar.advance)
-    what = f"Added to {folder}: {added['games']:,} games" + ("" if games_only else f", {added['plies']:,} plies")
-    read = f"""read with polars.scan_delta("{folder / "games"}")"""
-    console.print_line(f"{what}; {read}" if any(added.values()) else f"Nothing to add: {folder} has all games.")
 
 
 def _format_compaction_summary(summary: CompactionSummary, root: PurePath) -> str:

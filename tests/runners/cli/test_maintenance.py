@@ -1,4 +1,4 @@
-"""``qarena archive compact``, ``merge``, ``to-delta``, ``export`` and ``import`` as a person uses them."""
+"""``qarena archive compact``, ``merge``, ``export`` and ``import`` as a person uses them."""
 
 from __future__ import annotations
 
@@ -134,17 +134,6 @@ def test_wrong_requests_cost_one_line(words: tuple[str, ...], message: str, qare
     assert done.code == 2
     assert message in " ".join(done.err.split())
     assert "Traceback" not in done.err
-
-
-@pytest.mark.extras
-def test_delta_tables_are_written_and_kept_up_to_date(tmp_path: Path, qarena: Qarena) -> None:
-    words = ("archive", "to-delta", str(tmp_path / "delta"), "--archive", str(SAMPLE))
-    done = qarena(*words)
-    assert done.code == 0, done.err
-    assert "games" in done.out
-    assert qarena(*words).out.startswith("Nothing to add")
-    wrong = qarena("archive", "to-delta", str(SAMPLE / "games"), "--archive", str(SAMPLE))
-    assert (wrong.code, "where only runs write" in " ".join(wrong.err.split())) == (2, True)
 
 
 SAMPLE_ARCHIVE = str(ROOT / "data/sample")
