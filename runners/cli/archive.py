@@ -20,7 +20,7 @@ archive_group = options.create_command_group("archive", "Check, index, compact, 
 
 @archive_group.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy, rlds or dataset.")],
+    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or dataset.")],
     output: Annotated[
         Path,
         Option(help="A new file (for minari a folder like quarto-v0, for dataset a folder); - prints text or csv."),

@@ -63,7 +63,7 @@ def test_samples_are_uniform(whole: Path) -> None:
     assert len(set(drawn.values())) > 5
 
 
-@pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy", "rlds")])
+@pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy")])
 def test_the_same_games_are_the_same_bytes_whatever_the_files(
     whole: Path, scattered: Path, tmp_path: Path, form: str
 ) -> None:

@@ -202,9 +202,7 @@ def test_imported_games_are_asked_the_same_questions(
     assert "complete" in qarena("archive", "ls").out
 
 
-@pytest.mark.parametrize(
-    ("form", "name"), [("csv", "x.csv"), ("minari", "x-v0"), *seldom(("d3rlpy", "x.npz"), ("rlds", "x"))]
-)
+@pytest.mark.parametrize(("form", "name"), [("csv", "x.csv"), ("minari", "x-v0"), *seldom(("d3rlpy", "x.npz"))])
 def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: str, name: str) -> None:
     perspective = [] if form == "csv" else ["--perspective", "seat_1"]
     typed = ["archive", "export", "--format", form, *perspective, "--output", name, "--archive", SAMPLE_ARCHIVE]
@@ -239,10 +237,10 @@ def test_python_of_the_page_runs() -> None:
 WRONG: list[tuple[tuple[str, ...], str]] = [
     (
         (*EXPORT, "x", "--format", "pgn"),
-        "pgn is not known; valid: csv, d3rlpy, dataset, minari, rlds, spreadsheet, text",
+        "pgn is not known; valid: csv, d3rlpy, dataset, minari, spreadsheet, text",
     ),
-    ((*EXPORT, "x", "--format", "rlds"), "format rlds needs --perspective, which says whose rewards they are"),
-    ((*EXPORT, "x", "--format", "rlds", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
+    ((*EXPORT, "x", "--format", "d3rlpy"), "format d3rlpy needs --perspective, which says whose rewards they are"),
+    ((*EXPORT, "x", "--format", "d3rlpy", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
     ((*EXPORT, "x", "--format", "text", "--perspective", "mover"), "--perspective has no effect on format text"),
     ((*EXPORT, "x", "--format", "csv", "--rows", "game"), "--rows game is not known; did you mean 'games'?"),
     ((*EXPORT, "x", "--format", "csv", "--masks"), "--masks has no effect on format csv by plies: leave it out"),
@@ -251,7 +249,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*EXPORT, "x", "--format", "csv", "--where", "DROP TABLE games"), "is not a condition on games: SQL: "),
     ((*EXPORT, "x", "--format", "csv", "--sample", "20000"), "--sample 20,000 of 16,000 games: ask for fewer"),
     ((*EXPORT, "x", "--format", "csv", "--sample", "0"), "--sample 0 is not a number of games"),
-    ((*EXPORT, "-", "--format", "rlds", "--perspective", "mover"), "format rlds cannot be written to a pipe"),
+    ((*EXPORT, "-", "--format", "d3rlpy", "--perspective", "mover"), "format d3rlpy cannot be written to a pipe"),
     ((*EXPORT, "no/x", "--format", "csv"), "there is no folder no; make it, or name another"),
     ((*EXPORT, "mine", "--format", "csv", "--force"), "exists and is not a file, so --force does not replace it"),
     (
