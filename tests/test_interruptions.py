@@ -52,7 +52,7 @@ ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "
 INDEX = "archive", "index", *HERE, "--threads", "3"
 COMPACT = "archive", "compact", *HERE
 MERGE = "archive", "merge", "source", NAME
-COLLECT = "archive", "gc", "--remove", "--age", "0", *HERE
+COLLECT = "archive", "compact", "--age", "0", *HERE
 DEADLINE = 120.0  # seconds that no command takes here
 
 NUMBERS = (
@@ -191,7 +191,7 @@ COMMANDS = {
     "roll up": Command(INDEX, sums_of_small_files),
     "compact": Command(COMPACT, all_tables),
     "merge": Command(MERGE, two_archives),
-    "gc": Command(COLLECT, garbage),
+    "remove": Command(COLLECT, garbage),
 }
 LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), nothing)
 

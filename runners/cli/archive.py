@@ -113,24 +113,6 @@ def replay(
     raise typer.Exit(print_replay(archive, run, threads, trust_agents))
 
 
-@archive_group.command("gc")
-def gc(
-    archive: options.Archive = options.ARCHIVE,
-    remove: Annotated[bool, Option("--remove", help="Remove the files listed as not needed.")] = False,
-    age: Annotated[
-        str,
-        Option(help="Only files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."),
-    ] = "10m",  # a listing, or a writer between two steps, takes less
-) -> None:
-    """List files that are no longer needed; --remove removes them.
-
-    Larger files replaced them, or a killed process left them.
-    """
-    from runners.cli.maintenance import collect_garbage
-
-    collect_garbage(archive, age, remove)
-
-
 @archive_group.command("index")
 def index(
     runs: options.Runs = None,
@@ -154,15 +136,27 @@ def index(
 
 @archive_group.command("compact")
 def compact(
-    runs: options.Runs = None, archive: options.Archive = options.ARCHIVE, size: options.FileSize = options.MIB_128
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
+    size: options.FileSize = options.MIB_128,
+    age: Annotated[
+        str,
+        Option(
+            help="Remove files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."
+        ),
+    ] = "10m",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Change nothing: list the files that would go, or stay, and why.")
+    ] = False,
 ) -> None:
-    """Join small files into large ones.
+    """Join small files into large ones, and remove what is not needed.
 
-    Others may read and write meanwhile.
+    Files are not needed if larger ones replaced them, or a killed process left them. Others may read and write
+    meanwhile.
     """
-    from runners.cli.maintenance import compact_archive
+    from runners.cli.maintenance import CompactOptions, compact_archive
 
-    compact_archive(archive, runs or [], size)
+    compact_archive(archive, runs or [], CompactOptions(size, age, dry_run))
 
 
 @archive_group.command("merge")

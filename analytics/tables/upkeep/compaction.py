@@ -33,7 +33,7 @@ from analytics.tables.derived.definitions import (
 )
 from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents
 from analytics.tables.derived.threads import run_on_threads
-from analytics.tables.upkeep.garbage import remove_replaced_files
+from analytics.tables.upkeep.garbage import GRACE_SECONDS, remove_replaced_files
 from quarto.errors import FailureError
 
 MIN_SIBLINGS = 64  # files of rows that become one by themselves
@@ -283,12 +283,16 @@ def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTIO
 
 
 def compact_run(
-    archive: Archive, run_id: str, size: int = COMPACTION_BYTES, progress: Callable[[int], None] = lambda _files: None
+    archive: Archive,
+    run_id: str,
+    size: int = COMPACTION_BYTES,
+    progress: Callable[[int], None] = lambda _files: None,
+    min_age: float = GRACE_SECONDS,
 ) -> CompactionSummary:
     """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
 
-    Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
-    a record, for a file that is damaged, and one that cannot be written.
+    Files that were replaced ``min_age`` seconds ago are removed. May be stopped at any time. Raises ``FailureError``
+    for a run without a record, for a file that is damaged, and one that cannot be written.
     """
     record = archive.load_run(run_id)
     write_slices(archive, run_id)
@@ -303,4 +307,4 @@ def compact_run(
     after = archive.list_effective_ranges(run_id)
     gone = before.difference(after)
     larger = {after.find_range(each.first) for each in gone}  # others may have added games meanwhile
-    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id))
+    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id, min_age))

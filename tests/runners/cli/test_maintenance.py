@@ -15,6 +15,7 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.store.range_files import write_games
+from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.bench.timing import measure_process
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block
@@ -42,16 +43,53 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
     assert files > 4
     done = qarena("archive", "compact", *where)
     assert done.code == 0
-    assert done.out.startswith(f"{files} files of games are now 1; 'qarena archive gc --remove --archive ")
+    later = f"; 'qarena archive compact --archive {tmp_path}/archive' removes the {3 * files} old files ten minutes"
+    assert done.out.startswith(f"{files} files of games are now 1{later}")
     assert qarena("sql", question, "--format", "csv", *where).out == asked
-    assert f"0 of {3 * files} files removed" in qarena("archive", "gc", "--remove", *where).out
-    assert qarena("archive", "gc", "--remove", "--age", "0", *where).code == 0
+    assert qarena("archive", "compact", "--age", "0", *where).out.endswith(f"; {3 * files} old files removed.\n")
     rebuilt = qarena("policy", "rebuild", "gift", *where)
     assert rebuilt.code == 0, rebuilt.err
     assert "identical" in rebuilt.out
     assert qarena("archive", "verify", *where).out.endswith(": no problems\n")
     nothing = qarena("archive", "compact", *where)
     assert nothing.out.startswith("Nothing to compact")
+
+
+def test_a_dry_run_changes_nothing_and_says_what_goes_and_why(tmp_path: Path, qarena: Qarena) -> None:
+    root, where = tmp_path / "archive", ("--archive", str(tmp_path / "archive"))
+    play(root, "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")
+    archive = Archive.open(root)
+    (run,) = archive.list_run_ids()
+    small, half, foreign = ([*root.glob("games/*/*")], *(root / f"games/run={run}/{x}" for x in (HALF, "notes.txt")))
+    half.write_bytes(b"half")
+    foreign.write_bytes(b"mine")
+    before = snapshot(tmp_path)
+    planned = qarena("archive", "compact", "--dry-run", "--age", "0", *where)
+    assert (planned.code, planned.err, snapshot(tmp_path)) == (0, "", before)
+    assert planned.out.splitlines() == [
+        f"goes   4 bytes  {half}: a writer that was killed left it",
+        f"stays  4 bytes  {foreign}: no archive names a file like this, so it is never removed",
+        f"{len(small)} files of games would become fewer and larger; 1 file would be removed",
+    ]
+    young = qarena("archive", "compact", "--dry-run", *where).out.splitlines()[0]
+    assert re.fullmatch(rf"stays  4 bytes  {half}: .* left it, but only since \d+ s, .*", young)
+    compacted = qarena("archive", "compact", "--age", "0", *where).out
+    assert compacted.startswith(
+        f"{len(small)} files of games are now 1; {3 * len(small) + 1} old files removed; 1 file "
+    )
+    assert not half.exists()
+    assert foreign.exists()
+
+
+def test_a_dry_run_tells_of_replaced_files_of_the_named_runs_only(tmp_path: Path, qarena: Qarena) -> None:
+    root, where = tmp_path / "archive", ("--archive", str(tmp_path / "archive"))
+    for seed in (1, 2):
+        play(root, "agent@a=random", "agent@b=random", "games=40", "archive.shard_games=20", f"seed={seed}")
+    qarena("archive", "compact", *where)
+    one, _ = Archive.open(root).list_run_ids()
+    lines = qarena("archive", "compact", "--dry-run", "--age", "0", "--run", one, *where).out.splitlines()
+    assert len(lines) > 3
+    assert all(f"run={one}/" in line and line.endswith(": other files hold the same") for line in lines[:-1])
 
 
 @pytest.mark.slow
@@ -110,7 +148,7 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
         assert done.code == 2
         assert f"error: run {run.run_id} has different games of units 0 to 9" in " ".join(done.err.split())
         assert not [*(tmp_path / "both").glob("games/*")]
-    assert qarena("archive", "gc", "--archive", str(tmp_path / "two")).out == "0 files, 0 to remove with --remove\n"
+    assert list_unneeded_files(other) == []
 
 
 @pytest.mark.parametrize(
@@ -136,6 +174,7 @@ def test_wrong_requests_cost_one_line(words: tuple[str, ...], message: str, qare
     assert "Traceback" not in done.err
 
 
+HALF = f".tmp-{32 * '0'}"  # what a writer that was killed leaves
 SAMPLE_ARCHIVE = str(ROOT / "data/sample")
 PAGE = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
 EXPORT = ("archive", "export", "--archive", SAMPLE_ARCHIVE, "--output")
