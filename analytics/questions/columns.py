@@ -318,9 +318,9 @@ def link_column(
     return ResultColumn(heading, cells, right_aligned)
 
 
-def property_columns(properties: Mapping[str, str], code_names: Collection[str] = ()) -> list[ResultColumn]:
+def property_columns(properties: Mapping[str, str | Cell], code_names: Collection[str] = ()) -> list[ResultColumn]:
     """The columns of names and their values; those under the names in ``code_names`` are set as code in pages."""
-    texts = [Cell(value, code=True) if name in code_names else value for name, value in properties.items()]
+    texts = [Cell(f"{value}", code=True) if name in code_names else value for name, value in properties.items()]
     return [text_column("property", properties), text_column("value", texts)]
 
 
