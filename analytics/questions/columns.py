@@ -66,6 +66,7 @@ class Table:
 
     title: str
     columns: Sequence[ResultColumn] = ()
+    splits: Sequence[Sequence[Table]] = ()  # what takes less room, the widest first: tables that together say the same
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:

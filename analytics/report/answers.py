@@ -35,7 +35,7 @@ from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import RunComparison
 from analytics.questions.text_tables import to_table
 from analytics.report.report_data import MAX_AGENTS
-from analytics.report.result import Result
+from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from quarto.notation import format_game, format_position
@@ -169,5 +169,5 @@ GAME_SCHEMA = {
 
 
 def _join_notes(notes: Iterable[str]) -> str:
-    """Join remarks into sentences."""
-    return " ".join(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
+    """Write remarks as sentences, one a line."""
+    return "\n".join(map(to_sentence, notes))

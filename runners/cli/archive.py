@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -333,27 +333,72 @@ def show(
     output_game(archive, " ".join(game), run, json, svg, animate)
 
 
+@options.add_output_options
+@options.add_game_filters
+def lengths(table: options.Table, games: options.Games, archive: options.Archive = options.ARCHIVE) -> None:
+    """Show the number of plies of each agent's games.
+
+    Beside exact random play, with a picture.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "lengths", **games)
+
+
+@options.add_output_options
+@options.add_game_filters
+def first_plies(
+    table: options.Table,
+    games: options.Games,
+    archive: options.Archive = options.ARCHIVE,
+    by: Annotated[Literal["placement", "gift"], Option(help="Which first decision.")] = "placement",
+) -> None:
+    """Show the first placements or gifts of each agent.
+
+    With their share, their score, and a picture of the board.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "first_plies", decision=by, **games)
+
+
+@options.add_output_options
+@options.add_game_filters
+def learning_curve(table: options.Table, games: options.Games, archive: options.Archive = options.ARCHIVE) -> None:
+    """Show how the policies fared that learned in the games.
+
+    With a picture.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "learning_curve", **games)
+
+
+@options.add_output_options
+@options.add_game_filters
+def evaluations(table: options.Table, games: options.Games, archive: options.Archive = options.ARCHIVE) -> None:
+    """Show what agents expected of their turns.
+
+    Against results and exact values, with the seconds that they took. Needs runs with `archive.evaluations=true`.
+    """
+    from runners.cli.queries import answer
+
+    answer(archive, table, "evaluations", **games)
+
+
 def report(
     archive: options.Archive = options.ARCHIVE,
     where: options.Where = None,
     runs: options.Runs = None,
-    section: Annotated[
-        str | None, Option(help="One section alone, such as lengths or mistakes: printed, or written to --output.")
-    ] = None,
-    output: Annotated[Path | None, Option(help="The file: HTML, of a section also SVG. Default: report.html.")] = None,
+    output: Annotated[Path, Option(help="The HTML file.")] = Path("report.html"),
     force: options.Force = False,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
 ) -> None:
-    """Write an HTML report about the games, or show one section of it.
+    """Write an HTML report about the games.
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.cli.queries import output_section, write_report
+    from runners.cli.queries import write_report
 
-    if section:
-        options.check_output_files(force, output)
-        output_section(archive, where, runs or [], section, output)
-    else:
-        path = output or Path("report.html")
-        options.check_output_files(force, path)
-        write_report(archive, where, runs or [], path, title)
+    options.check_output_files(force, output)
+    write_report(archive, where, runs or [], output, title)

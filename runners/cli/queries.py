@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
 import polars as pl
 import typer
@@ -34,13 +35,11 @@ from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.answers import describe_alike_choices
-from analytics.report.page import build_subject_sections, render_report
-from analytics.report.result import render_results_page, render_results_svg
+from analytics.report.page import render_report
 from analytics.store.archive import Archive, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
-from quarto.errors import RequestError
 from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, is_index_writable, update_whole_index
@@ -49,7 +48,7 @@ from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import output_batches, output_frame, print_first_rows
+from runners.terminal.tables import output_batches, output_frame, output_result, print_first_rows
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 
@@ -62,6 +61,13 @@ SELECT run_id, games,
        round(seconds, 1) AS seconds, ranges, fingerprint
 FROM runs ORDER BY created
 """
+
+
+def answer(root: PurePath, output: TableOutput, question: str, **arguments: Any) -> None:
+    """Ask an archive a question, which is a method of ``analytics.Archive``, and print or write the answer."""
+    with open_archive(root) as opened:
+        result = getattr(opened, question)(**arguments)
+    output_result(result, output)
 
 
 def output_runs(root: PurePath, output: TableOutput) -> None:
@@ -207,29 +213,6 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     content = page.encode()
     write_file(output, content)
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
-
-
-SECTION_RENDERERS = {".html": render_results_page, ".svg": render_results_svg}
-
-
-def output_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:
-    """Print one section of the report, or write its page or, as SVG, its picture. Raises as ``write_report`` does."""
-    if output is not None and output.suffix not in SECTION_RENDERERS:
-        raise RequestError(
-            f"--output {output}: a section is written to a file that ends in {' or '.join(SECTION_RENDERERS)}"
-        )
-    with open_archive(root) as opened:
-        found = build_subject_sections(opened, slug, _build_condition(opened, where, run_ids), run_ids)
-    if all(each.missing for each in found):
-        raise RequestError(f"nothing to show: {found[0].missing}")
-    if output is not None:
-        write_file(output, SECTION_RENDERERS[output.suffix](found).encode())
-        return
-    for each in found:
-        if len(found) > 1:
-            console.print_line(each.title)
-        console.print_tables([console.build_table(table.columns, table.title) for table in each.tables])
-        console.print_line(each.note or each.missing)
 
 
 def _build_condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
