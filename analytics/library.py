@@ -86,7 +86,8 @@ class Archive(OpenArchive):
 
         met = compute_head_to_head(self, self._build_filter(games, trainings=False))
         zero = anchor and self.find_label(anchor)
-        return build_ratings_result(met, fit_ratings(met.tallies, zero, anchor_elo, samples=samples, shared=met.shared))
+        fit = fit_ratings(met.tallies, zero, anchor_elo, samples=samples, shared=met.shared)
+        return build_ratings_result(met, fit, zero, anchor_elo)
 
     def compare(self, *runs: str) -> Result:
         """Return what differs between runs and the first of them: settings, code, scores, speed, regret.

@@ -69,7 +69,7 @@ ROWS = (
 State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
 # What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
-MODULES = ("config.application", "config.execution", "terminal.results", "cli.queries", "exact.annotation")
+MODULES = ("config.application", "config.execution", "terminal.tables", "cli.queries", "exact.annotation")
 READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.tables.upkeep.archive_merge")
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *READY])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import polars as pl
@@ -14,12 +13,6 @@ from analytics.questions.columns import (
     format_game_name,
     number_column,
     opening_columns,
-    pairing_columns,
-    rank_and_agent_columns,
-    rating_columns_without_agents,
-    score_by_opponent_columns,
-    standing_columns_without_agents,
-    superiority_columns,
     text_column,
 )
 from analytics.questions.head_to_head import HeadToHead
@@ -33,9 +26,18 @@ from analytics.questions.openings import OpeningsResult, group_equivalent_choice
 from analytics.questions.pairings import build_crosstable
 from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import RunComparison
+from analytics.questions.strength_tables import (
+    build_crosstable_table,
+    build_pairings_table,
+    build_rating_tables,
+    describe_crosstable_omissions,
+    describe_groups,
+    describe_omissions,
+    describe_rating_omissions,
+)
 from analytics.questions.text_tables import to_table
 from analytics.report.report_data import MAX_AGENTS
-from analytics.report.result import Result, to_sentence
+from analytics.report.result import Result
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from quarto.notation import format_game, format_position
@@ -46,46 +48,46 @@ MAX_ROWS = 50  # of a table for people; the frame has all
 def build_crosstable_result(met: HeadToHead, by_seat: bool = False) -> Result:
     """The results of every two agents, and of each agent against all others.
 
-    The frame has the columns of ``analytics.questions.pairings.pairings_frame``, as ``qarena crosstable --format csv``.
+    The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
     """
-    frame = met.to_frame(by_seat)
-    pairings = Table(f"Head to head ({met.rules} rules; the first agent's view, in %)", pairing_columns(frame))
+    frame, pairings = met.to_frame(by_seat), build_pairings_table(met, by_seat)
     others = [result for result in met.results if result.first != result.second]
-    notes = [*met.notes, *([describe_seat_roles(met.mover_chooses)] if by_seat else [])]
+    omissions = describe_omissions(len(met.results), "pairings")
     if len(others) < 2 or by_seat:
-        return Result(_join_notes(notes), pairings, title="Crosstable", frame=frame)
-    standings = build_crosstable(others, met.shared).to_frame()
-    columns = [
-        *rank_and_agent_columns([*standings["agent"]]),
-        *standing_columns_without_agents(standings),
-        *score_by_opponent_columns(standings),
-    ]
-    table = Table("Crosstable (score in %, win 1, draw ½)", columns)
-    return Result(_join_notes(notes), table, numbers=pairings, title="Crosstable", frame=frame)
-
-
-def build_ratings_result(met: HeadToHead, fit: Ratings) -> Result:
-    """The ratings of all agents in Elo, and the picture of the best.
-
-    The frame is that of ``Ratings.to_frame``, as ``qarena rate --format csv``.
-    """
-    frame = fit.to_frame()
-    columns = [*rank_and_agent_columns([*frame["agent"]]), *rating_columns_without_agents(frame)]
-    above = Table(
-        "Probability of being above the other, in %",
-        [*rank_and_agent_columns([*frame["agent"]]), *superiority_columns(frame)],
+        note = describe_seat_roles(met.mover_chooses) if by_seat else ""
+        return Result(note, pairings, title="Crosstable", frame=frame, warnings=met.notes, omissions=omissions)
+    crosstable = build_crosstable(others, met.shared)
+    groups = crosstable.group_count
+    return Result(
+        describe_groups(groups) if groups > 1 else "",
+        build_crosstable_table(crosstable),
+        numbers=pairings,
+        title="Crosstable",
+        frame=frame,
+        warnings=met.notes,
+        omissions=[*describe_crosstable_omissions(crosstable), *omissions],
     )
+
+
+def build_ratings_result(met: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0) -> Result:
+    """The ratings of all agents in Elo, a table for each group of agents that met, and the picture of the best.
+
+    The frame is that of ``Ratings.to_frame``.
+    """
     shown = ratings_frame(fit).head(MAX_AGENTS)
     colours = sorted(shown["agent"])
     figure = Figure("Ratings with their 95 % intervals", build_ratings_chart(shown, colours.index), "ratings-")
-    notes = [*fit.describe(met.mover_chooses), *met.notes]
+    first, *others = build_rating_tables(met, fit, anchor, anchor_elo)
+    unrated = fit.unrated_sentences
     return Result(
-        _join_notes(notes),
-        Table(f"Ratings in Elo ({met.rules} rules)", columns),
+        "\n".join(line for line in fit.describe(met.mover_chooses) if line not in unrated),
+        first,
         [figure],
-        above,
+        others=others,
         title="Ratings",
-        frame=frame,
+        frame=fit.to_frame(),
+        warnings=[*met.notes, *unrated],
+        omissions=describe_rating_omissions(fit),
     )
 
 
@@ -113,8 +115,8 @@ def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
 def build_comparison_result(found: RunComparison) -> Result:
     """Runs compared with the first; the frame has the differences of scores (``RunComparison.results``)."""
     first, *others = found.tables or [Table("")]
-    note = _join_notes(found.agent_match_notes)
-    return Result(note, first, others=others, title="Comparison of runs", frame=found.results)
+    warnings = found.agent_match_notes
+    return Result("", first, others=others, title="Comparison of runs", frame=found.results, warnings=warnings)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
@@ -166,8 +168,3 @@ GAME_SCHEMA = {
     "imposed": pl.Boolean(),
     **dict.fromkeys(("value_before", "value_after", "regret"), pl.Int64()),
 }
-
-
-def _join_notes(notes: Iterable[str]) -> str:
-    """Write remarks as sentences, one a line."""
-    return "\n".join(map(to_sentence, notes))

@@ -58,6 +58,7 @@ class Result:
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
     run_id: str = ""  # of the run that it is about; empty: of none or of several
     warnings: Sequence[str] = ()  # what readers of the numbers alone must know, too, such as that games are copies
+    omissions: Sequence[str] = ()  # what the tables leave out of the frame
 
     @property
     def anchor(self) -> str:
@@ -73,7 +74,8 @@ class Result:
     def remarks(self) -> str:
         """The note, the warnings, and the reason why there is nothing to show: one or more lines."""
         nothing = f"Nothing to show: {self.missing}." if self.missing else ""
-        return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, self.warnings))))
+        omissions = [f"{text}: the frame has all, and so has --format csv" for text in self.omissions]
+        return "\n".join(filter(None, (nothing, self.note, *map(to_sentence, [*self.warnings, *omissions]))))
 
     def __str__(self) -> str:
         """Render the tables and the remarks as the terminal shows them; at full width where there is no terminal."""

@@ -176,12 +176,6 @@ def merge(
     merge_archives(archives, prefix, other_code)
 
 
-Trainings = Annotated[
-    bool, Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
-]
-RulesName = Annotated[str | None, options.rules_option("Only games under these rules; needed if there are several.")]
-
-
 @options.add_output_options
 def sql(
     table: options.Table,
@@ -213,13 +207,11 @@ def sql(
 
 
 @options.add_output_options
-def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+@options.add_game_filters
+def rate(
     table: options.Table,
+    games: options.Games,
     archive: options.Archive = options.ARCHIVE,
-    where: options.Where = None,
-    run: options.Runs = None,
-    rules: RulesName = None,
-    trainings: Trainings = False,
     anchor: Annotated[
         str | None, Option(metavar="AGENT", help="The label of the agent whose rating is set by --anchor-elo.")
     ] = None,
@@ -232,31 +224,26 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
-    from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import RatingOptions, output_ratings
+    from runners.cli.queries import answer
 
-    games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
-    output_ratings(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
+    answer(archive, table, "ratings", anchor=anchor, anchor_elo=anchor_elo, samples=samples, **games)
 
 
 @options.add_output_options
+@options.add_game_filters
 def crosstable(
     table: options.Table,
+    games: options.Games,
     archive: options.Archive = options.ARCHIVE,
-    where: options.Where = None,
-    run: options.Runs = None,
-    rules: RulesName = None,
-    trainings: Trainings = False,
     by_seat: Annotated[bool, Option("--by-seat", help="Separate results for each seat of the first agent.")] = False,
 ) -> None:
     """Show the score of every agent against every other.
 
     With wins, draws and losses, and 95 % intervals.
     """
-    from analytics.questions.selection import GameFilter
-    from runners.cli.ratings import output_crosstable
+    from runners.cli.queries import answer
 
-    output_crosstable(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
+    answer(archive, table, "crosstable", by_seat=by_seat, **games)
 
 
 @options.add_output_options
@@ -272,9 +259,9 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.cli.ratings import output_run_comparison
+    from runners.cli.queries import answer
 
-    output_run_comparison(archive, runs, table)
+    answer(archive, table, "compare", *runs)
 
 
 @options.add_output_options

@@ -63,10 +63,10 @@ FROM runs ORDER BY created
 """
 
 
-def answer(root: PurePath, output: TableOutput, question: str, **arguments: Any) -> None:
+def answer(root: PurePath, output: TableOutput, question: str, *words: str, **arguments: Any) -> None:
     """Ask an archive a question, which is a method of ``analytics.Archive``, and print or write the answer."""
     with open_archive(root) as opened:
-        result = getattr(opened, question)(**arguments)
+        result = getattr(opened, question)(*words, **arguments)
     output_result(result, output)
 
 

@@ -44,8 +44,9 @@ def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None
             console.print_line(line)
     else:
         output_batches(result.frame.lazy(), lambda: None, output)
-    for warning in result.warnings:
-        console.print_note(warning)
+    omissions = [f"{text}; --output FILE for all" for text in result.omissions] if output.is_printed else []
+    for note in (*result.warnings, *omissions):
+        console.print_note(note)
 
 
 def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, title: str = "Answer") -> None:
