@@ -135,15 +135,16 @@ class Archive(OpenArchive):
         build = build_first_placements_section if decision == "placement" else build_first_gifts_section
         return self._build_section(build, f"First {decision}s", games)
 
-    def mistakes(self, **games: Unpack[GameFilters]) -> Result:
+    def mistakes(self, *, positions: int = 10, **games: Unpack[GameFilters]) -> Result:
         """Return the regret in half-points and the share of blunders of each agent, in all and by ply.
 
+        The last table has the ``positions`` in which most was given up, up to symmetry; of equal ones the easiest.
         Needs the values of ``qarena annotate``. Columns: see ``analytics.questions.mistakes.summarise_decisions``;
         ``ply`` is null in the rows of all plies together.
         """
-        from analytics.report.sections.mistakes import build_mistakes_section
+        from analytics.report.sections.mistakes import build_mistakes_result
 
-        return self._build_section(build_mistakes_section, "Mistakes", games)
+        return self._build_section(lambda data: build_mistakes_result(data, positions), "Mistakes", games)
 
     def evaluations(self, **games: Unpack[GameFilters]) -> Result:
         """Return what agents expected of their turns (-1 to 1), how wrong they were, and the seconds they took."""
@@ -243,7 +244,8 @@ class Archive(OpenArchive):
 
         choice = self._build_filter(games, trainings=True)
         chosen = select_report_data(self, self._build_condition(choice))
-        return replace(build(replace(chosen, agent=choice.agent, opponent=choice.opponent)), title=title)
+        data = replace(chosen, agent=choice.agent, opponent=choice.opponent)
+        return replace(build(data), title=title, omissions=data.omissions)
 
     def _list_view(self, name: str) -> Result:
         from analytics.report.answers import build_list_result

@@ -67,6 +67,7 @@ class Table:
     title: str
     columns: Sequence[ResultColumn] = ()
     splits: Sequence[Sequence[Table]] = ()  # what takes less room, the widest first: tables that together say the same
+    legend: str = ""  # what the columns mean, in a line below
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -87,6 +88,8 @@ class Table:
 
 
 # The forms of values.
+
+VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}  # of exact values
 
 
 def format_duration(seconds: float) -> str:

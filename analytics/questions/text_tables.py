@@ -107,7 +107,7 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
 def build_visible_table(table: Table) -> Table:
     """Build the same table of plain texts, without the colours and links that a page shows."""
     splits = [[build_visible_table(part) for part in split] for split in table.splits]
-    return replace(build_table(table.columns, table.title), splits=splits)
+    return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
 
 
 def draw_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:

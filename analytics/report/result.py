@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +68,7 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """Its tables with rows."""
-        return [each for each in (self.table, *self.others, self.numbers) if each is not None and each.rows]
+        return [each for each in (self.table, self.numbers, *self.others) if each is not None and each.rows]
 
     @property
     def remarks(self) -> str:
@@ -97,6 +97,8 @@ class Result:
         """Draw the tables, each as it fits the console: see ``analytics.questions.text_tables.draw_tables``."""
         for table in map(build_visible_table, self.tables or ([] if self.missing else [to_table(self.frame)])):
             draw_tables(console, [[table], *table.splits], wide)
+            if table.legend:
+                console.out(table.legend, highlight=False)
 
     def _repr_html_(self) -> str:
         return render_template("notebook.html", title="", sections=[self])
@@ -159,7 +161,7 @@ def render_markdown(result: Result) -> str:
     tables = [build_visible_table(_escape_bars(table)) for table in shown]
     parts = [f"## {result.title}"] if result.title else []
     parts += [result.remarks]
-    parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown)]
+    parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown, table.legend)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -171,7 +173,7 @@ def _escape_bars(table: Table) -> Table:
         )
         for column in table.columns
     ]
-    return Table(table.title, columns)
+    return replace(table, columns=columns)
 
 
 def render_results_page(results: Sequence[Result]) -> str:

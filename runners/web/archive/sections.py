@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.questions.columns import (
+    VALUE_NAMES,
     ResultColumn,
     Table,
     format_count_with_noun,
@@ -23,7 +24,6 @@ from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
-from runners.exact.solutions import VALUE_NAMES
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records
