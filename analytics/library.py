@@ -117,13 +117,13 @@ class Archive(OpenArchive):
         decisions that were imposed unless ``imposed``. ``where`` is refused, because decisions are counted by run.
         Columns: see ``analytics.questions.openings.explore_position``.
         """
-        from analytics.questions.openings import OpeningsQuery, add_rules_name, run_openings_query
-        from analytics.report.answers import build_openings_result
+        from analytics.questions.openings import OpeningsQuery, add_rules_name
+        from analytics.report.answers import answer_openings
 
         choice = self._build_filter(games, trainings=True)
         text = add_rules_name(position, choice.rules)
         query = OpeningsQuery(text, by, replace(choice, rules=None), least, imposed, sort)
-        return build_openings_result(run_openings_query(self, query))
+        return answer_openings(self, query)
 
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the first placements or gifts of each agent, with their share and score (0 to 1).

@@ -22,10 +22,16 @@ from analytics.questions.logged_games import (
     describe_winner,
     list_decisions,
 )
-from analytics.questions.openings import OpeningsResult, group_equivalent_choices
+from analytics.questions.openings import (
+    OpeningsQuery,
+    OpeningsResult,
+    group_equivalent_choices,
+    run_openings_query,
+)
 from analytics.questions.pairings import build_crosstable
 from analytics.questions.ratings import Ratings
 from analytics.questions.run_comparison import RunComparison
+from analytics.questions.sql.database import OpenArchive
 from analytics.questions.strength_tables import (
     build_crosstable_table,
     build_pairings_table,
@@ -91,17 +97,45 @@ def build_ratings_result(met: HeadToHead, fit: Ratings, anchor: str | None = Non
     )
 
 
-def build_openings_result(found: OpeningsResult) -> Result:
-    """The decisions in a position; the frame is that of ``analytics.questions.openings.explore_position``."""
-    rows, shown = found.rows, found.rows.head(MAX_ROWS)
-    games = format_count_with_noun(found.games, "game")
-    title = f"{format_position(found.position, found.rules.name)}: {games} by {found.by}, in %"
-    names = [format_game_name(*game) for game in shown.select("run_id", "game_id").iter_rows()]
-    sample = [text_column("game", names)._replace(drop_priority=8)]
-    if "sample" in shown.columns:
-        sample.append(text_column("sample", shown["sample"])._replace(drop_priority=9))
-    table = Table(title, [*opening_columns(shown), *sample])
-    return Result(describe_alike_choices(found, shown), table, title="Openings", frame=rows)
+MAX_TURNS = 16  # rows of the table that is shown beside the next decision
+ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
+DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
+
+
+def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
+    """The decisions in a position and, if the question names no kind and ``with_turns``, the first turns.
+
+    The frame is that of ``analytics.questions.openings.explore_position``.
+    """
+    found = run_openings_query(opened, query)
+    others = []
+    if with_turns and query.by is None and found.by != "turn":
+        turns = run_openings_query(opened, replace(query, by="turn"))
+        others.append(_build_decisions_table(turns, query, MAX_TURNS))
+    table = _build_decisions_table(found, query, len(found.rows))
+    return Result(table=table, others=others, title="Openings", frame=found.rows)
+
+
+def _build_decisions_table(found: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
+    """The first decisions with their results and sample games, which are the first that a narrow terminal spares."""
+    rows = found.rows.head(max_rows)
+    order, count = ORDER_DESCRIPTIONS[query.sort], len(found.rows)
+    some = f", the {len(rows)} {order} of {count} (all: --by turn)" if len(rows) < count else ""
+    decisions = f"{format_count_with_noun(found.games, 'game')} by {found.by}{_describe_deciders(query)}{some}"
+    title = f"{format_position(found.position, found.rules.name)}: {decisions}; in %, for {DECIDERS[found.by]}"
+    games = [format_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
+    sample = (
+        text_column("game", games)._replace(drop_priority=8),
+        text_column("sample", rows["sample"])._replace(drop_priority=9),
+    )
+    return Table(title, [*opening_columns(rows), *sample], legend=describe_alike_choices(found, rows))
+
+
+def _describe_deciders(query: OpeningsQuery) -> str:
+    """Whose decisions were asked for."""
+    agent, opponent = query.games.agent, query.games.opponent
+    against = f" against {opponent}" if opponent else ""
+    return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
 
 def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:

@@ -6,41 +6,33 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     format_count_with_noun,
-    format_game_name,
     format_pace,
-    opening_columns,
-    text_column,
 )
 from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.openings import (
     OpeningsQuery,
-    OpeningsResult,
     parse_openings_query,
-    run_openings_query,
 )
 from analytics.questions.sql.connection import ScratchFolder
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.syntax import check_and_combine_conditions
 from analytics.questions.sql.views import run_condition_sql
-from analytics.report.answers import describe_alike_choices
+from analytics.report.answers import answer_openings
 from analytics.report.page import render_report
 from analytics.store.archive import Archive, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
-from quarto.notation import format_position
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, is_index_writable, update_whole_index
 from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
@@ -157,49 +149,13 @@ def _run_sql_and_output(
             output_frame(opened.sql(query), output)
 
 
-MAX_TURNS = 16  # rows of the table that is shown without --by
-ORDER_DESCRIPTIONS = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
-DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
-
-
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     parse_openings_query(Archive.open(root), query)  # before anything is written
     update_whole_index(root)
     with open_archive(root) as opened:
-        found = run_openings_query(opened, query)
-        if not output.is_printed:
-            output_frame(found.rows, output)
-            return
-        _print_decisions(found, found.rows, query, "", output.wide)
-        if query.by is None and found.by != "turn":
-            turns = run_openings_query(opened, replace(query, by="turn"))
-            shown = turns.rows.head(MAX_TURNS)
-            note = f", the {len(shown)} {ORDER_DESCRIPTIONS[query.sort]} of {len(turns.rows)} (all: --by turn)"
-            _print_decisions(turns, shown, query, note if len(shown) < len(turns.rows) else "", output.wide)
-
-
-def _print_decisions(
-    result: OpeningsResult, rows: pl.DataFrame, query: OpeningsQuery, title_note: str, wide: bool | None
-) -> None:
-    """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
-    text = format_position(result.position, result.rules.name)
-    games_by = f"{format_count_with_noun(result.games, 'game')} by {result.by}{_describe_deciders(query)}"
-    title = f"{text}: {games_by}{title_note}; in %, for {DECIDERS[result.by]}"
-    games = [format_game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
-    sample = (
-        text_column("game", games)._replace(drop_priority=8),
-        text_column("sample", rows["sample"])._replace(drop_priority=9),
-    )
-    console.print_tables([console.build_table([*opening_columns(rows), *sample], title)], wide=wide)
-    console.print_line(describe_alike_choices(result, rows))
-
-
-def _describe_deciders(query: OpeningsQuery) -> str:
-    """Whose decisions were asked for."""
-    agent, opponent = query.games.agent, query.games.opponent
-    against = f" against {opponent}" if opponent else ""
-    return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
+        result = answer_openings(opened, query, with_turns=output.form not in STREAMED_FORMATS)
+    output_result(result, output)
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:

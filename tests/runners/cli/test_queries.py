@@ -228,16 +228,6 @@ def test_a_question_is_printed_and_written_in_every_format(qarena: Qarena, root:
     assert picture.startswith("<svg xmlns=")
 
 
-def test_the_commands_of_questions_are_the_methods_of_an_archive(qarena: Qarena, root: Path, tmp_path: Path) -> None:
-    where = ("--archive", str(root), "--format", "csv")
-    for command, question in ((("first-plies", "--by", "gift"), "first_plies"), (("lengths",), "lengths")):
-        printed = qarena(*command, *where, "--agent", "random", "--where", "plies > 6")
-        with open_archive(root) as opened:
-            by = {"decision": "gift"} if question == "first_plies" else {}
-            result = getattr(opened, question)(**by, agent="random", where="plies > 6")
-        assert printed.out.encode() == result.write(tmp_path / "x.csv").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
