@@ -296,7 +296,8 @@ def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     """Equivalent cells share one count, which one of them shows: three corners said 58 % each, 287 % in all."""
     answer = explore_position(opened, OpeningsQuery(position))
     assert answer.explored is not None
-    text = qarena("openings", position, f"--archive={SAMPLE}", "--format", "json").out
+    shutil.copytree(SAMPLE, "games")  # which the command indexes
+    text = qarena("openings", position, "--archive=games", "--format", "json").out
     column = "gift" if answer.explored.by == "gift" else "cell"
     listed = {row[column]: row["share"] for row in json.loads(text)}
     assert sum(listed.values()) == pytest.approx(1)
