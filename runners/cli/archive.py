@@ -210,7 +210,7 @@ def sql(
 @options.add_game_filters
 def rate(
     table: options.Table,
-    games: options.Games,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
     anchor: Annotated[
         str | None, Option(metavar="AGENT", help="The label of the agent whose rating is set by --anchor-elo.")
@@ -226,14 +226,14 @@ def rate(
     """
     from runners.cli.queries import answer
 
-    answer(archive, table, "ratings", anchor=anchor, anchor_elo=anchor_elo, samples=samples, **games)
+    answer(archive, table, "ratings", anchor=anchor, anchor_elo=anchor_elo, samples=samples, **filters)
 
 
 @options.add_output_options
 @options.add_game_filters
 def crosstable(
     table: options.Table,
-    games: options.Games,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
     by_seat: Annotated[bool, Option("--by-seat", help="Separate results for each seat of the first agent.")] = False,
 ) -> None:
@@ -243,7 +243,7 @@ def crosstable(
     """
     from runners.cli.queries import answer
 
-    answer(archive, table, "crosstable", by_seat=by_seat, **games)
+    answer(archive, table, "crosstable", by_seat=by_seat, **filters)
 
 
 @options.add_output_options
@@ -322,21 +322,21 @@ def show(
 
 @options.add_output_options
 @options.add_game_filters
-def lengths(table: options.Table, games: options.Games, archive: options.Archive = options.ARCHIVE) -> None:
+def lengths(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show the number of plies of each agent's games.
 
     Beside exact random play, with a picture.
     """
     from runners.cli.queries import answer
 
-    answer(archive, table, "lengths", **games)
+    answer(archive, table, "lengths", **filters)
 
 
 @options.add_output_options
 @options.add_game_filters
 def first_plies(
     table: options.Table,
-    games: options.Games,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
     by: Annotated[Literal["placement", "gift"], Option(help="Which first decision.")] = "placement",
 ) -> None:
@@ -346,31 +346,31 @@ def first_plies(
     """
     from runners.cli.queries import answer
 
-    answer(archive, table, "first_plies", decision=by, **games)
+    answer(archive, table, "first_plies", decision=by, **filters)
 
 
 @options.add_output_options
 @options.add_game_filters
-def learning_curve(table: options.Table, games: options.Games, archive: options.Archive = options.ARCHIVE) -> None:
+def learning_curve(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show how the policies fared that learned in the games.
 
     With a picture.
     """
     from runners.cli.queries import answer
 
-    answer(archive, table, "learning_curve", **games)
+    answer(archive, table, "learning_curve", **filters)
 
 
 @options.add_output_options
 @options.add_game_filters
-def evaluations(table: options.Table, games: options.Games, archive: options.Archive = options.ARCHIVE) -> None:
+def evaluations(table: options.Table, filters: options.Filters, archive: options.Archive = options.ARCHIVE) -> None:
     """Show what agents expected of their turns.
 
     Against results and exact values, with the seconds that they took. Needs runs with `archive.evaluations=true`.
     """
     from runners.cli.queries import answer
 
-    answer(archive, table, "evaluations", **games)
+    answer(archive, table, "evaluations", **filters)
 
 
 def report(

@@ -91,7 +91,7 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 @options.add_game_filters
 def mistakes(
     table: options.Table,
-    games: options.Games,
+    filters: options.Filters,
     archive: options.Archive = options.ARCHIVE,
     positions: Annotated[int, Option(min=0, help="Number of worst mistakes to show.")] = 10,
 ) -> None:
@@ -101,7 +101,7 @@ def mistakes(
     """
     from runners.exact.annotation import output_mistakes
 
-    output_mistakes(archive, positions, table, **games)
+    output_mistakes(archive, positions, table, **filters)
 
 
 @puzzles_group.command("play")
