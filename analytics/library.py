@@ -108,13 +108,16 @@ class Archive(OpenArchive):
         *,
         least: int = 1,
         imposed: bool = False,
+        first_free: bool | None = None,
         sort: Literal["games", "score", "losses"] = "games",
         **games: Unpack[GameFilters],
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
         ``by`` is the kind of decision, by default the next one. Rows of fewer than ``least`` games are left out, and
-        decisions that were imposed unless ``imposed``. ``where`` is refused, because decisions are counted by run.
+        decisions that were imposed unless ``imposed``. With ``first_free`` each game counts at its first free decision,
+        in whatever position; so it does by default if nothing was free at the start of games. ``where`` is refused,
+        because decisions are counted by run.
         Columns: see ``analytics.questions.openings.explore_position``.
         """
         from analytics.questions.openings import OpeningsQuery, add_rules_name
@@ -122,7 +125,7 @@ class Archive(OpenArchive):
 
         choice = self._build_filter(games, trainings=True)
         text = add_rules_name(position, choice.rules)
-        query = OpeningsQuery(text, by, replace(choice, rules=None), least, imposed, sort)
+        query = OpeningsQuery(text, by, replace(choice, rules=None), least, imposed, sort, first_free)
         return answer_openings(self, query)
 
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:

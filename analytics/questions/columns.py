@@ -457,7 +457,7 @@ def regret_and_blunder_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Decisions in a position and their results. ``frame`` is that of ``analytics.questions.openings``."""
-    names = [name for name in ("piece", "cell", "gift") if name in frame.columns]
+    names = [name for name in ("position", "piece", "cell", "gift") if name in frame.columns]
     columns = [text_column(name, [value or "·" for value in frame[name]]) for name in names]
     columns += [number_column("alike", frame["alike"], drop_priority=2), number_column("games", frame["games"])]
     columns.append(number_column("share", frame["share"], format_percent, drop_priority=1))

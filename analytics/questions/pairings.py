@@ -226,6 +226,7 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
     openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
+    by_pairs = set[str]()  # agents of which the games of a pair share an opening
     for result in pairing_results:
         for agent, opponent, tally in (
             (result.first, result.second, result.tally),
@@ -234,8 +235,8 @@ def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpe
             met = meetings.setdefault(agent, {})
             if agent != opponent:
                 met[opponent] = met[opponent] + tally if opponent in met else tally
-    by_pairs = any(result.by_pairs for result in pairing_results if result.first != result.second)
-    standings = [_build_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
+                by_pairs |= {agent} if result.by_pairs else set()
+    standings = [_build_standing(agent, met, agent in by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 

@@ -43,10 +43,10 @@ from analytics.questions.strength_tables import (
 )
 from analytics.questions.text_tables import to_table
 from analytics.report.report_data import MAX_AGENTS
-from analytics.report.result import Result
+from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
-from quarto.notation import format_game, format_position
+from quarto.notation import format_game
 
 MAX_ROWS = 50  # of a table for people; the frame has all
 
@@ -112,23 +112,27 @@ def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool 
     if with_turns and query.by is None and found.by != "turn":
         turns = run_openings_query(opened, replace(query, by="turn"))
         others.append(_build_decisions_table(turns, query, MAX_TURNS))
-    table = _build_decisions_table(found, query, len(found.rows))
-    return Result(table=table, others=others, title="Openings", frame=found.rows)
+    max_rows = MAX_ROWS if found.first_free else len(found.rows)
+    table = _build_decisions_table(found, query, max_rows)
+    omissions = [f"the first {max_rows} of {len(found.rows):,} rows are shown"] if max_rows < len(found.rows) else []
+    return Result("", table, others=others, title="Openings", frame=found.rows, omissions=omissions)
 
 
 def _build_decisions_table(found: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
     """The first decisions with their results and sample games, which are the first that a narrow terminal spares."""
     rows = found.rows.head(max_rows)
     order, count = ORDER_DESCRIPTIONS[query.sort], len(found.rows)
-    some = f", the {len(rows)} {order} of {count} (all: --by turn)" if len(rows) < count else ""
+    rest = "" if found.by == query.by or found.first_free else " (all: --by turn)"
+    some = f", the {len(rows)} {order} of {count}{rest}" if len(rows) < count else ""
     decisions = f"{format_count_with_noun(found.games, 'game')} by {found.by}{_describe_deciders(query)}{some}"
-    title = f"{format_position(found.position, found.rules.name)}: {decisions}; in %, for {DECIDERS[found.by]}"
+    title = f"{found.subject}: {decisions}; in %, for {DECIDERS[found.by]}"
     games = [format_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
-    return Table(title, [*opening_columns(rows), *sample], legend=describe_alike_choices(found, rows))
+    legend = "\n".join([*map(to_sentence, found.notes), describe_alike_choices(found, rows)])
+    return Table(title, [*opening_columns(rows), *sample], legend=legend)
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
@@ -140,6 +144,8 @@ def _describe_deciders(query: OpeningsQuery) -> str:
 
 def describe_alike_choices(found: OpeningsResult, rows: pl.DataFrame) -> str:
     """Describe the choices that a row of an answer about openings stands for."""
+    if found.first_free:
+        return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
     groups = group_equivalent_choices(found.position, found.rules, "placement")
     named = [f"{alike[0]} for {' '.join(alike)}" for alike in groups if len(alike) > 1 and alike[0] in cells]

@@ -227,10 +227,10 @@ class ReportData:
         """The tally of all pairs together."""
         return reduce(Tally.__add__, self.head_to_head.values(), Tally())
 
-    def run_named_query(self, name: str) -> pl.DataFrame:
-        """The answer to a named question, for these games only."""
+    def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
+        """Return the answer to a named question, for these games only; of ``plies`` if it is about first plies."""
         if name not in self._answers:
-            self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition))
+            self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
         return self._answers[name]
 
     @cached_property

@@ -283,6 +283,9 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = None,
     sort: Annotated[str, Option(help="games (most first), score (lowest first) or losses (most first).")] = "games",
     imposed: Annotated[bool, Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
+    first_free: Annotated[
+        bool, Option("--first-free", help="Count each game at its first free decision, in whatever position.")
+    ] = False,
 ) -> None:
     """Show what was played in a position, and the results.
 
@@ -295,7 +298,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     decided, against = (find_stored_label(archive, label) for label in (agent, opponent))
     games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
-    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort)
+    asked = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
     output_openings(archive, asked, table)
 
 

@@ -129,16 +129,19 @@ def searched(repo: IConfigRepository) -> str:
     return repr(places) if all(scheme != "file" or path == str(CONF_FOLDER) for scheme, path in places) else ""
 
 
+HANDLERS_OF_HYDRA = (logging.FileHandler, logging.StreamHandler)
+
+
 @pytest.fixture(autouse=True)
 def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keeps handlers of logging from Hydra, which closes all before it makes its own; and its own from later tests.
 
-    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. That of Hydra opens its
-    file at the first message, and the folder is gone by then.
+    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. Those of Hydra open a file
+    at the first message, when its folder is gone, and write to the stream of a test that has ended.
     """
     monkeypatch.setattr(logging, "_handlerList", [])
     yield
-    for handler in [each for each in logging.getLogger().handlers if type(each) is logging.FileHandler]:
+    for handler in [each for each in logging.getLogger().handlers if type(each) in HANDLERS_OF_HYDRA]:
         logging.getLogger().removeHandler(handler)
         handler.close()
 

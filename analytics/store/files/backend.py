@@ -100,7 +100,19 @@ def parse_location(text: str | PurePath) -> PurePath:
 
 def format_archive_option(root: PurePath) -> str:
     """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
-    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
+    return "" if root == DEFAULT_ARCHIVE else f" --archive {_quote_path(root)}"
+
+
+def _quote_path(path: PurePath) -> str:
+    r"""Quote a path for a shell, bytes outside UTF-8 as ``$'\xef'``: a terminal and a log have no form for them."""
+    text = str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    parts = (
+        byte if 32 <= ord(byte) < 127 and byte not in "'\\" else f"\\x{ord(byte):02x}"
+        for byte in os.fsencode(path).decode("latin-1")
+    )
+    return f"$'{''.join(parts)}'"
 
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")

@@ -31,7 +31,6 @@ from runners.web.archive.runs import build_run_row, build_run_tables, find_run_r
 FIRST_SCORE_COLUMN = 3  # column of a crosstable
 MAX_MISTAKES = 25  # that a list shows
 MAX_OF_A_KIND = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
-_TRAINING_SECTION = "learning"  # the section that is about them
 
 
 def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
@@ -65,15 +64,18 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
     subject = find_subject(slug)
-    chosen = select_reported_games(
-        opened, replace(game_filter, trainings=True) if slug == _TRAINING_SECTION else game_filter
-    )
+    chosen = select_reported_games(opened, game_filter)
     made = subject.build_section(chosen)
     if slug == "crosstable" and made.table is not None:
         labels = _list_labels(chosen.records.values())
         made = replace(made, table=_link_games(made.table, labels, game_filter))
     made = replace(made, table=_link_agents(made.table, chosen.records.values()))
     return SectionView(made, chosen.selection.games, len(chosen.records), len(chosen.games_by_agent))
+
+
+def counts_trainings(slug: str) -> bool:
+    """Whether a section counts games of trainings unless told otherwise: all do but those about strength."""
+    return not find_subject(slug).by_rules
 
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:

@@ -136,7 +136,7 @@ def test_a_policys_table_is_counted_before_it_is_read(
         policy_store.read(archive, "mine")
     with OpenArchive(archive.root) as opened:
         for question in ("FROM policy('mine')", "SELECT count(*) FROM policy('mine')"):
-            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify"):
                 opened.sql(question)
 
 
@@ -167,7 +167,7 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
     monkeypatch.undo()
     with OpenArchive(archive.root) as opened:
         for table in {*tables} - {"tallies"}:
-            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify"):
                 opened.sql(f"SELECT count(*) FROM {table}")
 
 
@@ -234,7 +234,7 @@ def test_what_no_table_of_ours_is_stored_as_is_not_read(
             read_policy_table(tmp_path / "values.parquet")
     path = forged(whole, "games", content())
     assert any(problem.file == path and complaint in problem.what for problem in verify_archive(whole).problems)
-    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify"):
         opened.sql("SELECT count(*) FROM games")
 
 

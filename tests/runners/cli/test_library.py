@@ -20,7 +20,7 @@ from analytics.store.labels import find_stored_label
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
-from tests.paths import ROOT, SAMPLE
+from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request
 
@@ -166,8 +166,9 @@ def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("module", ["analytics", "analytics.library", "analytics.report.result"])
-def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_the_examples_of_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "data/sample")  # which an example indexes
+    monkeypatch.chdir(tmp_path)
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted
     assert not found.failed

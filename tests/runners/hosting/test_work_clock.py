@@ -154,7 +154,7 @@ COMMANDS = {
     "index": ("runners.arena.indexing.index_chunk", ["archive", "index"], r"games indexed in 2\.0 s, 8 a second"),
     "annotate": (
         "analytics.exact.annotation.Annotator.annotate",
-        ["annotate", "--from-pieces", "14"],
+        ["annotate", "--from-pieces", "11"],
         r"(\d+) decisions of 16 games judged in 2\.0 s, (\d+) a second",
     ),
     "policy": (

@@ -146,7 +146,7 @@ def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
         for i, (a, b) in enumerate(combinations("abc", 2))
     ]
     with terminal(monkeypatch, 200) as screen:
-        outcome = RunOutcome("0123456789ab", results, 0xABC, 54, 1.0, False, False, tmp_path)
+        outcome = RunOutcome("0123456789ab", results, 0xABC, 27, 0.5, False, False, tmp_path)  # the first half before
         print_outcome(outcome, tmp_path / "qarena.log")
     assert "holds 54 games, fingerprint 0000000000000abc" in screen.getvalue().replace("\n", " ")
     of_agents, of_pairings = screen.getvalue().split("Pairings (")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
@@ -13,9 +15,22 @@ from analytics.store.files.backend import (
     ENDPOINT_VARIABLES,
     ObjectUrl,
     StoreOptions,
+    format_archive_option,
     parse_location,
 )
 from quarto.errors import MissingExtraError, RequestError
+
+
+@pytest.mark.parametrize(
+    "name", [b"plain", b"with space", "d\u00e9j\u00e0".encode(), b"**\xef", b"a'b\\c\n\x1b[31m$(x)\xff"]
+)
+def test_bash_reads_the_option_as_the_name_that_it_was(name: bytes) -> None:
+    option = format_archive_option(Path(os.fsdecode(name)))
+    assert option.isprintable()
+    read = subprocess.run(
+        ["bash", "-c", f"printf %s{option.removeprefix(' --archive')}"], capture_output=True, check=True
+    )
+    assert read.stdout == name
 
 
 def test_a_folder_is_a_path_and_a_url_is_taken_apart_and_shown_as_it_was_typed() -> None:
