@@ -52,7 +52,7 @@ ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "
 INDEX = "archive", "index", *HERE, "--threads", "3"
 COMPACT = "archive", "compact", *HERE
 MERGE = "archive", "merge", "source", NAME
-COLLECT = "archive", "gc", "--remove", "--age", "0", *HERE
+COLLECT = "archive", "compact", "--age", "0", *HERE
 DEADLINE = 120.0  # seconds that no command takes here
 
 NUMBERS = (
@@ -69,7 +69,7 @@ ROWS = (
 State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
 # What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
-MODULES = ("config.application", "config.execution", "terminal.results", "cli.queries", "exact.annotation")
+MODULES = ("config.application", "config.execution", "terminal.tables", "cli.queries", "exact.annotation")
 READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.tables.upkeep.archive_merge")
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *READY])
@@ -191,7 +191,7 @@ COMMANDS = {
     "roll up": Command(INDEX, sums_of_small_files),
     "compact": Command(COMPACT, all_tables),
     "merge": Command(MERGE, two_archives),
-    "gc": Command(COLLECT, garbage),
+    "remove": Command(COLLECT, garbage),
 }
 LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), nothing)
 

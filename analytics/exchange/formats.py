@@ -8,8 +8,6 @@ Sources of the layouts:
 - d3rlpy's documentation, "Create your dataset": the flat arrays of its ``MDPDataset`` in one ``.npz`` file, which NumPy
   alone can read. The last step of an episode is marked in ``terminals`` or, if the episode was cut off, in
   ``timeouts``, never in both.
-- google-research/rlds, README, "Dataset Format". RLDS files are TensorFlow records, which only TensorFlow reads. A
-  nested Parquet file has the same structure, and four lines turn it into a ``tf.data.Dataset``.
 - A Minari dataset is written by Minari itself: a folder that ``minari.load_dataset`` and ``MinariDataset`` read.
 """
 
@@ -45,9 +43,6 @@ from quarto.rules import NONE, PIECES
 COPY_BYTES = 1 << 20  # bytes copied at a time
 COMPRESSION_LEVEL = 1  # of deflate: a board is mostly -1
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
-
-ROW_GROUP_ROWS = 65536  # of RLDS
-NO_ACTION = -1  # of a step without a decision; no valid action
 
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
 MINARI_DATA_FOLDER = "data"  # the folder inside a dataset's folder
@@ -186,62 +181,6 @@ def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
                 shutil.copyfileobj(rows, out, COPY_BYTES)
 
 
-def _build_episode_rows(block: ExportBlock, episodes: Episodes) -> pl.DataFrame:
-    """Build a row [E] for each episode: the columns of its game, and its steps."""
-    steps = _build_step_rows(episodes)
-    number = np.repeat(np.arange(len(episodes.game)), episodes.steps + 1)
-    fields = pl.struct(steps.columns).alias("steps")
-    nested = steps.with_columns(episode=number).group_by("episode", maintain_order=True).agg(fields)
-    return _build_game_columns(block)[episodes.game].with_columns(nested["steps"])
-
-
-def _build_step_rows(episodes: Episodes) -> pl.DataFrame:
-    """Build all steps [S + E]. The last one of each episode has the final observation and no action."""
-    options, final = episodes.options, episodes.final_observation
-    rows = len(episodes.observations)
-    is_last = np.zeros(rows, np.bool_)
-    is_last[final] = True
-    is_terminal = np.zeros(rows, np.bool_)
-    is_terminal[final] = episodes.terminated
-    action, reward = np.full(rows, NO_ACTION, np.int64), np.zeros(rows, np.float32)
-    action[~is_last], reward[~is_last] = episodes.actions, episodes.rewards
-    # If the steps are those of both seats, the next step is the opponent's and its value counts with the opposite sign.
-    discount = np.where(is_last, 0.0, -1.0 if options.seat < 0 else 1.0).astype(np.float32)
-    discount[final[episodes.terminated] - 1] = 0
-    columns = {
-        "is_first": np.roll(is_last, 1),
-        "is_last": is_last,
-        "is_terminal": is_terminal,
-        "observation": pl.Series(episodes.observations, dtype=pl.Array(pl.Int8, OBSERVATION_SIZE)),
-        "action": action,
-        "reward": reward,
-        "discount": discount,
-    }
-    if options.imposed:
-        flags = np.zeros(rows, np.bool_)
-        flags[~is_last] = episodes.imposed
-        columns["imposed"] = flags
-    if options.masks:
-        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, TURN_CODES))
-    return pl.DataFrame(columns)
-
-
-def write_rlds(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
-
-    Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
-    parts no file is written.
-    """
-    stored = []
-    for number, (block, episodes) in enumerate(blocks):
-        stored.append(target.scratch / f"{number:06d}.arrow")
-        _build_episode_rows(block, episodes).write_ipc(stored[-1])
-    if stored:
-        pl.scan_ipc(stored).sink_parquet(
-            target.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
-        )
-
-
 def check_minari_name(name: str) -> None:
     """Raise ``RequestError`` unless Minari accepts a folder of this name as a dataset, and is installed."""
     if not DATASET_ID.fullmatch(name):
@@ -336,5 +275,4 @@ TABLE_FORMATS: Mapping[str, Callable[[Iterable[ExportBlock], bool, str], Iterato
 EPISODE_FORMATS: Mapping[str, Callable[[Iterable[tuple[ExportBlock, Episodes]], ExportTarget], None]] = {
     "minari": write_minari,
     "d3rlpy": write_d3rlpy,
-    "rlds": write_rlds,
 }

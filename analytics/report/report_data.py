@@ -144,6 +144,12 @@ class ReportData:
             wanted = [agent for agent in self._best_first if agent in wanted][:MAX_AGENTS]
         return tuple(sorted(wanted))
 
+    @property
+    def omissions(self) -> list[str]:
+        """What tables and pictures of these games leave out of the rows."""
+        count = sum(map(self._is_wanted, self.games_by_agent))
+        return [f"the best {len(self.agents)} of {count:,} agents are shown"] if count > len(self.agents) else []
+
     def _is_wanted(self, agent: str) -> bool:
         """Whether rows may be about the agent of this name."""
         if self.agent is not None:

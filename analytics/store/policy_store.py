@@ -45,7 +45,7 @@ from quarto.rules import Rules
 GENOME_FILE = "genome.json"
 
 MISSING_CARD = (
-    "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
+    "missing: restore it from a copy, or learn the policy again; 'qarena archive compact' removes what a killed "
     "writer left"
 )
 

@@ -218,7 +218,7 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
 
 def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
     """What a reader of a run's rows in the table of a sweep should know."""
-    from runners.terminal.results import MAX_ROWS
+    from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
     if any(result.games > games for result in outcome.results):
@@ -232,7 +232,7 @@ def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
 
 def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
     """The first pairings as a sweep shows them; the value of the objective stands in the first row."""
-    from runners.terminal.results import MAX_ROWS
+    from analytics.questions.strength_tables import MAX_ROWS
 
     first = outcome.results[:MAX_ROWS]
     if not first:
@@ -265,14 +265,23 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
         return
     if len(outcome.results) > 1:
         from analytics.questions.pairings import build_crosstable
-        from runners.terminal.results import ALL_ROWS_HINT, print_crosstable
+        from analytics.questions.strength_tables import (
+            build_crosstable_table,
+            describe_crosstable_omissions,
+            describe_groups,
+        )
+        from analytics.questions.text_tables import build_visible_table
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)
         command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
-        print_crosstable(
-            build_crosstable(outcome.results), with_intervals=not shared, all_rows_hint=f"{command} {ALL_ROWS_HINT}"
-        )
+        crosstable = build_crosstable(outcome.results)
+        table = build_visible_table(build_crosstable_table(crosstable, with_intervals=not shared))
+        console.print_tables([table], *table.splits)
+        for omission in describe_crosstable_omissions(crosstable):
+            console.print_note(f"{omission}; {command} --output FILE for all")
+        if crosstable.group_count > 1:
+            console.print_line(describe_groups(crosstable.group_count))
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _print_pairings(outcome)
@@ -322,7 +331,7 @@ def _format_summary(outcome: RunOutcome) -> str:
 
 def _print_pairings(outcome: RunOutcome) -> None:
     """Print the first pairings of a run, and how to see all of them."""
-    from runners.terminal.results import ALL_ROWS_HINT, MAX_ROWS, print_row_limit_note
+    from analytics.questions.strength_tables import MAX_ROWS, describe_omissions
 
     found = outcome.results[:MAX_ROWS]
     seats = [
@@ -343,7 +352,8 @@ def _print_pairings(outcome: RunOutcome) -> None:
         ]
     )
     command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
-    print_row_limit_note(len(outcome.results), "pairings", f"{command} {ALL_ROWS_HINT}")
+    for omission in describe_omissions(len(outcome.results), "pairings"):
+        console.print_note(f"{omission}; {command} --output FILE for all")
     console.print_line(describe_seat_roles(outcome.mover_chooses))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Unpack
 
-import polars as pl
 import typer
 
 from analytics import format_archive_option, open_archive
@@ -18,24 +18,13 @@ from analytics.exact.annotation import (
     list_annotation_chunks,
 )
 from analytics.questions.columns import (
-    ResultColumn,
     format_count_with_noun,
     format_duration,
-    format_game_name,
     format_pace,
-    number_column,
-    regret_and_blunder_columns,
-    text_column,
 )
-from analytics.questions.mistakes import (
-    Mistake,
-    build_judged_agent_names,
-    find_worst_mistakes,
-    summarise_decisions,
-)
-from analytics.questions.selection import GameFilter, describe_repeated_games, select_games
+from analytics.questions.frame_formats import STREAMED_FORMATS
+from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import quote_literal, run_condition_sql
 from analytics.store.archive import Archive, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
@@ -58,7 +47,10 @@ from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar
 from runners.terminal.files import TERMINAL_OUTPUT, TableOutput
-from runners.terminal.tables import output_frame
+from runners.terminal.tables import output_result
+
+if TYPE_CHECKING:
+    from analytics.library import GameFilters
 
 
 @dataclass(frozen=True)
@@ -191,79 +183,22 @@ def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
     return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 
 
-REGRET_LEGEND = (
-    "regret: exact value that a decision gave up, 1 from a win to a draw or from a draw to a loss, 2 from a win to a "
-    "loss; blunders: decisions that gave up something"
-)
-PLY_LEGEND = "ply: from 0, the number of pieces on the board; otherwise as above"
-WORST_LEGEND = (
-    "most regret first, then the easiest; value: before the mistake, for the player that decides; saving: choices that "
-    "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
-)
-
-
 def output_mistakes(
-    root: PurePath, game_filter: GameFilter, max_positions: int, output: TableOutput = TERMINAL_OUTPUT
+    root: PurePath, max_positions: int, output: TableOutput = TERMINAL_OUTPUT, **games: Unpack[GameFilters]
 ) -> None:
-    """Print the regret of each agent and the worst mistakes, or of the agent in ``game_filter`` alone.
+    """Print or write the regret of each agent and the worst mistakes.
 
-    Another ``output`` gets the regrets alone, those of all plies with ``ply`` null. Raises ``RequestError`` if nothing
-    is annotated.
+    Raises ``RequestError`` if nothing is annotated, with the command that does it.
     """
-    archive = Archive.open(root)
-    records = game_filter.select_runs(archive)
-    runs, rules = [record.run_id for record in records], {record.rules.name for record in records}
-    chosen = (
-        run_condition_sql(runs)
-        if game_filter.agent is None
-        else f"{run_condition_sql(runs)} AND agent = {quote_literal(game_filter.agent)}"
-    )
     with open_archive(root) as opened:
-        names = build_judged_agent_names(opened, chosen)
-        totals, by_ply = (summarise_decisions(opened, chosen, each, names) for each in (False, True))
-        if totals.is_empty():
-            subject = "these runs" if game_filter.agent is None else f"agent '{game_filter.agent}'"
-            raise RequestError(
-                f"no decisions of {subject} are judged in archive {root} (the option --choices also counts how easy "
-                "each mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
-                f"{console.format_annotate_command(root, game_filter)}"
-            )
-        notes = [*names.notes, *describe_repeated_games(opened, runs)]
-        worst = find_worst_mistakes(opened, chosen, max_positions) if max_positions and output.is_printed else []
-    if len(rules) > 1:
-        notes.append(f"these are decisions under different rules, {', '.join(sorted(rules))}: --rules NAME chooses one")
-    for note in notes:
-        console.print_note(note)
-    if not output.is_printed:
-        output_frame(pl.concat([totals, by_ply]), output)
-        return
-    _print_table(regret_and_blunder_columns(totals), "Regret in half-points a decision", REGRET_LEGEND)
-    _print_table(regret_and_blunder_columns(by_ply), "By ply", PLY_LEGEND)
-    if worst:
-        _print_table(_build_mistake_columns(worst), "Worst mistakes, positions up to symmetry", WORST_LEGEND)
-    if any(each.saving is None for each in worst):
-        command = console.format_annotate_command(root, game_filter, choices=True)
-        console.print_note(f"choices that keep the value are not counted everywhere; this counts them: {command}")
-
-
-def _print_table(columns: Sequence[ResultColumn], title: str, legend: str) -> None:
-    """Print a table, and below it a line that says what its columns mean."""
-    console.print_tables([console.build_table(columns, title)])
-    console.print_line(legend)
-
-
-def _build_mistake_columns(mistakes: Sequence[Mistake]) -> list[ResultColumn]:
-    from runners.exact.solutions import VALUE_NAMES
-
-    return [
-        text_column("position", [each.text for each in mistakes]),
-        text_column("decision", [each.kind for each in mistakes]),
-        number_column("regret", [each.regret for each in mistakes]),
-        text_column("value", [VALUE_NAMES[each.value] for each in mistakes]),
-        ResultColumn(
-            "saving", [f"{'?' if each.saving is None else each.saving} of {each.choices}" for each in mistakes]
-        ),
-        number_column("missed", [each.missed for each in mistakes]),
-        text_column("game", [format_game_name(each.run_id, each.game_id) for each in mistakes]),
-        number_column("ply", [each.ply for each in mistakes]),
-    ]
+        result = opened.mistakes(positions=0 if output.form in STREAMED_FORMATS else max_positions, **games)
+        agent = None if games.get("agent") is None else opened.find_label(str(games["agent"]))
+    if result.missing:
+        run = games.get("run") or ()
+        chosen = GameFilter(games.get("where"), (run,) if isinstance(run, str) else (*run,), games.get("rules"), agent)
+        raise RequestError(
+            f"no decision of these games is judged in archive {root} (the option --choices also counts how easy each "
+            "mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
+            f"{console.format_annotate_command(root, chosen)}"
+        )
+    output_result(result, output)

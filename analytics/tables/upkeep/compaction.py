@@ -33,7 +33,7 @@ from analytics.tables.derived.definitions import (
 )
 from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents
 from analytics.tables.derived.threads import run_on_threads
-from analytics.tables.upkeep.garbage import remove_replaced_files
+from analytics.tables.upkeep.garbage import GRACE_SECONDS, remove_replaced_files
 from quarto.errors import FailureError
 
 MIN_SIBLINGS = 64  # files of rows that become one by themselves
@@ -287,12 +287,16 @@ def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTIO
 
 
 def compact_run(
-    archive: Archive, run_id: str, size: int = COMPACTION_BYTES, progress: Callable[[int], None] = lambda _files: None
+    archive: Archive,
+    run_id: str,
+    size: int = COMPACTION_BYTES,
+    progress: Callable[[int], None] = lambda _files: None,
+    min_age: float = GRACE_SECONDS,
 ) -> CompactionSummary:
     """Merge a run's small files into large ones; ``progress`` gets the number of files of games that became one.
 
-    Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
-    a record, for a file that is damaged, and one that cannot be written.
+    Files that were replaced ``min_age`` seconds ago are removed. May be stopped at any time. Raises ``FailureError``
+    for a run without a record, for a file that is damaged, and one that cannot be written.
     """
     record = archive.load_run(run_id)
     write_slices(archive, run_id)
@@ -307,4 +311,4 @@ def compact_run(
     after = archive.list_effective_ranges(run_id)
     gone = before.difference(after)
     larger = {after.find_range(file.first) for file in gone}  # others may have added games meanwhile
-    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id))
+    return CompactionSummary(len(gone), len(larger), remove_replaced_files(archive, run_id, min_age))

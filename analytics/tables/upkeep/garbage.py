@@ -199,6 +199,7 @@ class UnneededFile:
     bytes: int
     age_seconds: float  # by the clock of the file system, at least 0; if others replaced it, since they did
     ours: bool  # named as the archive names its files; others are listed, and never removed
+    replaced: bool = False  # other files count instead of it; if not, a writer that was killed left it
 
     def is_removable(self, least_age: float) -> bool:
         """Return whether the file is ours, and old enough."""
@@ -233,7 +234,8 @@ def list_unneeded_files(archive: Archive) -> list[UnneededFile]:
         name, status = archive.relative_name(path), files[path]
         if path not in needed and not RECORD_PATH.fullmatch(name):
             age = max(0.0, moment - replaced.get(path, status.modified))
-            unneeded.append(UnneededFile(path, status.bytes, age, OWN_FILE_PATH.fullmatch(name) is not None))
+            ours = OWN_FILE_PATH.fullmatch(name) is not None
+            unneeded.append(UnneededFile(path, status.bytes, age, ours, path in replaced))
     return unneeded
 
 

@@ -1,9 +1,8 @@
-"""``qarena policy lineage``: where a policy comes from, and the policies by which its games were played."""
+"""Where a policy comes from, and the policies by which its games were played: part of ``qarena policy show``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.questions.columns import format_count_with_noun
@@ -12,9 +11,11 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError
-from runners.config.agent_policies import MAX_LISTED_RUNS, describe_policy_origin
+from runners.config.agent_policies import describe_policy_origin
+from runners.terminal.console import format_sql_command
 
 MAX_AGENTS = 6
+MAX_LISTED_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 INDENT = "  "
 
 
@@ -57,9 +58,9 @@ def list_lineage_nodes(archive: Archive, name_or_id: str) -> list[LineageNode]:
     )
 
 
-def format_lineage(root: PurePath, name_or_id: str) -> list[str]:
-    """The same as the lines of a text."""
-    return [line for node in list_lineage_nodes(Archive.open(root), name_or_id) for line in node.lines]
+def format_lineage(archive: Archive, name_or_id: str) -> list[str]:
+    """Format the same tree as the lines of a text."""
+    return [line for node in list_lineage_nodes(archive, name_or_id) for line in node.lines]
 
 
 def _list_policy_nodes(
@@ -89,9 +90,9 @@ def _list_policy_nodes(
         yield from _list_run_nodes(archive, chosen.get(run_id), below, seen_policy_ids)
     if len(run_ids) > MAX_LISTED_RUNS:
         more = f"{len(run_ids) - MAX_LISTED_RUNS} more runs"
-        yield LineageNode(
-            RUN, "", policy_id, depth, f"and {more}: {archive.format_command(f'policy show {policy_id}')}", more
-        )
+        question = f"SELECT unnest(run_ids) FROM policies WHERE policy_id = '{policy_id}'"  # noqa: S608  (shown, not asked)
+        heading = f"and {more}: {format_sql_command(question, archive.root)}"
+        yield LineageNode(RUN, "", policy_id, depth, heading, more)
 
 
 def _count_games_by_run(archive: Archive, card: PolicyCard) -> dict[str, int]:

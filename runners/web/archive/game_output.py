@@ -11,6 +11,7 @@ from typing import Any
 from analytics import open_archive
 from analytics.questions import logged_games
 from analytics.questions.columns import (
+    VALUE_NAMES,
     ResultColumn,
     format_count_with_noun,
     format_expected_value,
@@ -35,7 +36,7 @@ from quarto.errors import RequestError
 from quarto.game import Game, describe_line, format_cells
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
 from quarto.rules import NONE, SIDE
-from runners.exact.solutions import VALUE_NAMES, format_json_line
+from runners.exact.solutions import format_json_line
 from runners.terminal import console
 from runners.terminal.files import is_printed, write_file
 from runners.web.archive import games

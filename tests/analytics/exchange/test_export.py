@@ -15,14 +15,12 @@ from typing import Any
 
 import minari
 import numpy as np
-import polars as pl
 import pytest
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, _write_atomically, write_export
 from analytics.exchange.export_blocks import NAMED_PERSPECTIVES
 from analytics.store.archive import Archive
-from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_game
 from quarto.rules import Rules
@@ -188,35 +186,6 @@ def test_minari_can_filter_split_and_sample(classic: tuple[Path, Rules, Games, s
     expected = [episode for _, episode in expected_episodes(rules, games, "seat_0", False) if episode.rewards[-1] > 0]
     assert won.total_steps == sum(len(episode.rewards) for episode in expected)
     assert len(list(dataset.sample_episodes(5))) == 5
-
-
-@pytest.mark.parametrize("imposed", [True, *seldom(False)])
-@pytest.mark.parametrize("perspective", [*NAMED_PERSPECTIVES][:2] + seldom(*[*NAMED_PERSPECTIVES][2:]))
-def test_rlds_has_an_episode_a_row_and_marks_the_last_step(
-    source: tuple[Path, Rules, Games, str], tmp_path: Path, perspective: str, imposed: bool
-) -> None:
-    root, rules, games, run_id = source
-    path = exported(root, tmp_path / "x.parquet", "rlds", perspective=perspective, imposed=imposed, masks=imposed)
-    expected = expected_episodes(rules, games, perspective, imposed)
-    rows = pl.read_parquet(path).to_dicts()
-    assert [(row["run_id"], row["game_id"]) for row in rows] == [(run_id, game) for game, _ in expected]
-    by_id = dict(games)
-    for row, (game, episode) in zip(rows, expected, strict=True):
-        steps, count = row["steps"], len(episode.rewards)
-        assert (row["winner"], row["ending"]) == (by_id[game]["winner"], ENDINGS[by_id[game]["ending"]])
-        assert (row["rules"], row["opening"]) == (rules.name, OPENING)
-        assert [step["is_first"] for step in steps] == [True] + [False] * count
-        assert [step["is_last"] for step in steps] == [False] * count + [True]
-        assert [step["is_terminal"] for step in steps] == [False] * count + [episode.terminated]
-        assert [step["observation"] for step in steps] == [step.observation for step in episode.steps]
-        assert [step["action"] for step in steps] == [*(step.action for step in episode.steps[:-1]), -1]
-        assert [step["reward"] for step in steps] == [*episode.rewards, 0]
-        sign = -1 if perspective == "mover" else 1
-        last = 0 if episode.terminated else sign
-        assert [step["discount"] for step in steps] == [*[sign] * (count - 1), last, 0]
-        if imposed:
-            assert [step["imposed"] for step in steps] == [*(step.imposed for step in episode.steps[:-1]), False]
-            assert [set(np.flatnonzero(step["action_mask"])) for step in steps] == [s.legal for s in episode.steps]
 
 
 @pytest.mark.parametrize("perspective", [None, "first", *seldom(*sorted({*NAMED_PERSPECTIVES} - {"first"}))])

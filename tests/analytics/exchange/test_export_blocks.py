@@ -65,7 +65,7 @@ def test_samples_are_uniform(unsplit: Path) -> None:
     assert len(set(drawn.values())) > 5
 
 
-@pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy", "rlds")])
+@pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy")])
 def test_the_same_games_are_the_same_bytes_whatever_the_files(
     unsplit: Path, scattered: Path, tmp_path: Path, form: str
 ) -> None:

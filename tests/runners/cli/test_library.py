@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 import analytics
 from analytics import Archive, open_archive
 from analytics.report.page import build_subject_sections
+from analytics.report.result import render_markdown
 from analytics.store.labels import find_stored_label
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
@@ -28,13 +29,19 @@ COMMANDS = {
     "crosstable --rules classic --by-seat": lambda archive: archive.crosstable(by_seat=True, rules="classic"),
     "rate --rules classic --samples 20": lambda archive: archive.ratings(samples=20, rules="classic"),
     "openings --agent semi_random --by turn": lambda archive: archive.openings(by="turn", agent="semi_random"),
+    "openings": lambda archive: archive.openings(),
+    "lengths --agent dumb": lambda archive: archive.lengths(agent="dumb"),
+    "first-plies --rules square": lambda archive: archive.first_plies(rules="square"),
+    "first-plies --by gift --opponent dumb": lambda archive: archive.first_plies("gift", opponent="dumb"),
     "compare 8d1cb3670fa3 d2a027fc112c": lambda archive: archive.compare("8d1cb3670fa3", "d2a027fc112c"),
 }
 
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
-    with open_archive(shutil.copytree(SAMPLE, tmp_path_factory.mktemp("library") / "sample")) as archive:
+    root = tmp_path_factory.mktemp("sample") / "archive"  # which `qarena openings` indexes
+    shutil.copytree(SAMPLE, root)
+    with open_archive(root) as archive:
         yield archive
 
 
@@ -44,6 +51,15 @@ def test_a_method_has_the_rows_of_the_command(command: str, qarena: Qarena, samp
     assert done.code == 0, done.err
     written = COMMANDS[command](sample).write(tmp_path / "y.csv")
     assert written.read_bytes() == (tmp_path / "x.csv").read_bytes()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_method_shows_what_the_command_prints(command: str, qarena: Qarena, sample: Archive) -> None:
+    printed, result = qarena(*command.split(), "--archive", str(sample.archive.root)), COMMANDS[command](sample)
+    assert printed.out + printed.err == f"{result}\n"
+    assert qarena(*command.split(), "--archive", str(sample.archive.root), "--format", "md").out == render_markdown(
+        result
+    )
 
 
 def test_mistakes_are_those_of_the_command_and_of_the_report(qarena: Qarena, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_rows_and_tables_are_those_of_a_folder(
         answers.append([each.out for each in shown])
     assert answers[0] == answers[1]
     assert "1 run, 7 ranges, 200 games" in answers[0][2]
-    assert "0 files, 0 to remove" in qarena("archive", "gc", "--archive", root).out
+    assert "no files would be removed" in qarena("archive", "compact", "--dry-run", "--archive", root).out
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "outputs"}
 
 

@@ -25,8 +25,10 @@ from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
 from analytics.tables.derived.indexing import index_chunk as index_range
 from analytics.tables.derived.range_table import Chunk, select_best_ranges
+from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.arena import indexing
 from runners.arena.indexing import update_whole_index
+from runners.terminal.files import TABLE_FORMATS
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -141,7 +143,7 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     wrong = qarena(*words, "--run", "d2a027fc112d")
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problems" in qarena("archive", "verify", "--archive", str(sample)).out
-    assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
+    assert list_unneeded_files(Archive.open(sample)) == []
 
 
 ONE = RUNS[0].record.run_id
@@ -205,30 +207,42 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(qarena: Qarena, root: Pa
     assert (snapshot(root), snapshot(tmp_path)) == (before, {})
 
 
-def test_a_section_is_printed_and_written_as_a_page_and_as_a_picture(
-    qarena: Qarena, root: Path, tmp_path: Path
-) -> None:
-    where = ("--archive", str(root), "--run", ONE, "--section")
-    printed = qarena("report", *where, "mistakes")
-    assert printed.code == 0
-    for text in ("Regret in half-points, and blunders", "The same by ply", "Decisions judged by the exact value"):
-        assert text in printed.out
-    for name in ("m.html", "m.svg"):
-        assert qarena("report", *where, "mistakes", "--output", name).code == 0
-    page, picture = (tmp_path / "m.html").read_text(), (tmp_path / "m.svg").read_text()
+def test_a_question_is_printed_and_written_in_every_format(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+    where = ("--archive", str(root), "--run", ONE)
+    printed = qarena("lengths", *where)
+    assert (printed.code, printed.err) == (0, "")
+    with open_archive(root) as opened:
+        result = opened.lengths(run=ONE)
+    assert printed.out == f"{result}\n"
+    for form in TABLE_FORMATS:
+        name = f"answer.{form}"
+        assert qarena("lengths", *where, "--format", form, "--output", name).out == ""
+        if form in ("csv", "json", "parquet", "md", "html", "svg"):
+            assert (tmp_path / name).read_bytes() == result.write(f"python.{form}").read_bytes(), form
+        if form not in ("table", "parquet"):
+            assert qarena("lengths", *where, "--format", form).out == (tmp_path / name).read_text()
+    page, picture = (tmp_path / "answer.html").read_text(), (tmp_path / "answer.svg").read_text()
     assert page.startswith("<!doctype html>")
     assert "//" not in page
     assert picture.startswith("<svg xmlns=")
-    for agent in ("random", "rule_based", "dumb(depth=2)"):
-        assert agent in page
-        assert f">{agent}</text>" in picture
-    for arguments, complaint in (
-        (("mistake",), "'mistake' is no section of a report; did you mean 'mistakes'"),
-        (("lengths", "--output", "m.pdf"), "a section is written to a file that ends in .html or .svg"),
-        (("crosstable", "--output", "c.svg"), "there is no such picture: it is a table"),
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("lengths", "--output", "m.pdf"), "--output m.pdf: its format is not known"),
+        (("lengths", "--rules", "nowhere"), "no games were played by rules 'nowhere' here"),
+        (("archive", "ls", "--format", "svg"), "Answer: there is no such picture: it is a table"),
         (("evaluations",), "nothing to show: no evaluations were stored"),
-    ):
-        assert complaint in qarena("report", *where, *arguments).refusal
+        (("learning-curve",), "nothing to show: no policy was learned in these runs"),
+        (("first-plies", "--by", "turn"), "'turn' is not one of 'placement', 'gift'"),
+        (("report", "--section", "lengths"), "No such option: --section"),
+    ],
+)
+def test_an_answer_that_is_not_there_is_one_line(
+    qarena: Qarena, root: Path, words: tuple[str, ...], complaint: str
+) -> None:
+    assert complaint in qarena(*words, "--archive", str(root)).refusal
 
 
 VOCABULARY, COOKBOOK = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("sql.md", "cookbook.md"))

@@ -156,9 +156,9 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     card = policy_store.find(archive, "mine")
     assert card.code == build_kind_code_record(card.learned["derivation"]["parameters"])
     how = "self_improve, seed 1, derived as mc_afterstate"
-    (line,) = [line for line in format_lineage(root, "mine") if "trained by" in line]
+    (line,) = [line for line in format_lineage(archive, "mine") if "trained by" in line]
     assert line.startswith(f"  trained by {how}, from 900 games; ")
-    assert format_lineage(root, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
+    assert format_lineage(archive, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
     assert ("trainer", f"{how}, 900 games") in format_policy_card(card, root)
     assert "; learned from 3 runs in data/archive." in found.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)

@@ -49,7 +49,7 @@ from runners.web.archive.runs import list_filter_names, list_runs, select_runs
 from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section, counts_trainings
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
-from runners.web.archive.urls import build_url
+from runners.web.archive.urls import build_url, games_url
 from tests.analytics import naive_games
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
@@ -149,7 +149,10 @@ def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
 
 def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) -> None:
     page = build_run_page(opened, ROUND_ROBIN)
-    assert (page.title, page.lead) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules")
+    assert (page.title, page.lead, page.links) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules", {})
+    properties = table_of(page, "Properties of the run")
+    (games,) = [cells[1] for cells in properties.cells if f"{cells[0]}" == "games"]
+    assert (games.text, games.link) == ("12,000", games_url(run=ROUND_ROBIN))
     pairings = table_of(page, "Results of the first agent")
     assert len(pairings.rows) == 6
     first = texts(pairings)[0]
