@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.exact.tablebase import load_tablebase_index
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.game_tables import RangeGames
 from analytics.store.range_files import read_games
 from analytics.store.ranges import FileSlice, Range, StoredRange
@@ -107,7 +107,7 @@ class AnnotationSummary(NamedTuple):
 
 
 def list_annotation_chunks(
-    archive: Archive,
+    archive: ArchiveStore,
     run_ids: Sequence[str],
     options: AnnotationOptions,
     workers: int = 1,
@@ -139,7 +139,7 @@ def list_annotation_chunks(
 
 
 def annotate_runs(
-    archive: Archive,
+    archive: ArchiveStore,
     runs: Sequence[str],
     options: AnnotationOptions,
     on_wait: Callable[[], None] = lambda: None,
@@ -162,7 +162,7 @@ def annotate_runs(
 class Annotator:
     """An annotator of chunks of games on any number of threads; it keeps what it solved from one to the next."""
 
-    def __init__(self, archive: Archive, options: AnnotationOptions) -> None:
+    def __init__(self, archive: ArchiveStore, options: AnnotationOptions) -> None:
         self._archive = archive
         self._settings = options
         self._evaluators: dict[Rules, GameSolver] = {}

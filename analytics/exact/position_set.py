@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from analytics.exact.tablebase import find_largest_tablebase, is_equivalent_rules, load_tablebase_index
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import explain_errors
 from analytics.store.game_tables import merge_games
 from analytics.store.parquet import encoder
@@ -187,7 +187,7 @@ class CandidatePositions(NamedTuple):
     cells: NDArray[np.int64]  # [C, n] the last was filled last
 
 
-def read_logged_games(archive: Archive, rules: Rules) -> Games:
+def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
     """Read an archive's games under some rules, by run id, then by game id, whatever files they are in.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from analytics.exchange.episodes import PERSPECTIVES
 from analytics.exchange.text import Heading
 from analytics.questions.selection import Selection, read_pair_ranges, read_selected_games, select_pair_ranges
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -109,7 +109,7 @@ def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) ->
     return Streams(words).draw(0)
 
 
-def _is_whole_run(archive: Archive, record: RunRecord) -> bool:
+def _is_whole_run(archive: ArchiveStore, record: RunRecord) -> bool:
     """Return whether a run has all units from the first to its last; imported games are a run by themselves."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from analytics.exchange.export_blocks import IMPORTED_KEY
 from analytics.exchange.text import Heading, ParsedText, Tags, format_games
 from analytics.store import ranges
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames, merge_games, select_games
 from analytics.store.range_files import read_games, write_range
 from analytics.store.ranges import first_game_id
@@ -58,7 +58,7 @@ class ImportedRun(NamedTuple):
 
 
 def import_games(
-    archive: Archive, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
+    archive: ArchiveStore, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
 ) -> list[ImportedRun]:
     """Add the games of a text. Runs that are whole in it stay what they are.
 
@@ -141,7 +141,7 @@ class _StoredPairing(NamedTuple):
 
 
 def _add_or_extend_runs(
-    archive: Archive, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
+    archive: ArchiveStore, blocks: list[ImportBlock], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
     """Add the games of blocks of one event, date and opening, each to the run that has its first games."""
     spec = _build_run_spec(blocks, rules)
@@ -163,7 +163,7 @@ def _add_or_extend_runs(
         yield _add_run(archive, new, _build_run_spec(new, rules), code, command)
 
 
-def _find_stored_pairing(archive: Archive, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
+def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
     """Find the pairing with the most games of which a block's games are a continuation or a beginning."""
     heading = block.heading
     text = format_games(heading, block.games)
@@ -182,7 +182,9 @@ def _find_stored_pairing(archive: Archive, block: ImportBlock, rules: Rules) -> 
     return max(candidates, key=lambda candidate: candidate.games, default=None)
 
 
-def _read_pairing_text_and_count(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
+def _read_pairing_text_and_count(
+    archive: ArchiveStore, run_id: str, pairing: int, heading: Heading
+) -> tuple[bytes, int]:
     """Read a pairing's games in the order in which they were imported, and return their text and number."""
     blocks = [read_games(archive, run_id, stored) for stored in archive.list_effective_ranges(run_id)]
     blocks = [games.select_rows(games.pairing == pairing) for games in blocks]
@@ -190,7 +192,7 @@ def _read_pairing_text_and_count(archive: Archive, run_id: str, pairing: int, he
     return b"".join(texts), sum(len(games.game_id) for games in blocks)
 
 
-def _extend_run(archive: Archive, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
+def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
     """Add to a run the games of parts that it lacks."""
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
@@ -210,7 +212,7 @@ def _extend_run(archive: Archive, record: RunRecord, blocks: list[ImportBlock], 
 
 
 def _add_run(
-    archive: Archive, blocks: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
+    archive: ArchiveStore, blocks: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     run_id = compute_run_id(spec)
     sizes = [len(part.numbers) for part in blocks]
@@ -228,7 +230,7 @@ def _add_run(
 
 
 def _write_missing_games(
-    archive: Archive, record: RunRecord, blocks_by_pairing: Sequence[tuple[int, ImportBlock]], first_unit: int = 0
+    archive: ArchiveStore, record: RunRecord, blocks_by_pairing: Sequence[tuple[int, ImportBlock]], first_unit: int = 0
 ) -> int:
     """Write what the archive lacks of games by pairing; how many it were.
 
@@ -319,7 +321,7 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
             )
 
 
-def add_missing_games(archive: Archive, run: WholeRun) -> int:
+def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
     """Add to an archive what it lacks of a run; return how many games that were.
 
     Raises ``RequestError`` if the archive holds other games of the run, or some that other code played.

@@ -18,7 +18,7 @@ from agents.base.agent import Knowledge
 from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames, update_until_full
 from analytics.questions.selection import find_pair_slice
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.range_files import read_games, read_rows
 from analytics.store.records import RunRecord, run_id_to_stream_key
 from quarto.batch import Games
@@ -71,7 +71,7 @@ class LoggedTraining(NamedTuple):
         )
 
 
-def find_training(archive: Archive, run_id: str) -> LoggedTraining:
+def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
     """Find the training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
     record = archive.load_requested_run(run_id)
     learner = check_record_format(record).spec.get("learner")
@@ -80,7 +80,7 @@ def find_training(archive: Archive, run_id: str) -> LoggedTraining:
     return LoggedTraining(record, int(learner), list(record.spec["pairings"][0]).index(learner))
 
 
-def relearn_knowledge(archive: Archive, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
+def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game_count: int | None = None) -> Knowledge:
     """Learn again from a training's first ``game_count`` games, or all: the same bytes as the learner had then.
 
     One file of games is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks
@@ -103,7 +103,7 @@ def relearn_knowledge(archive: Archive, run_id: str, learner: Learner, game_coun
     return state.knowledge
 
 
-def read_pair_blocks(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
+def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
     """Yield the games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
 
     Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
@@ -119,7 +119,7 @@ CURVE_BLOCK = 1000  # games of a row, as study B drew it
 
 
 def compute_learning_curve(
-    archive: Archive, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
+    archive: ArchiveStore, run_id: str, game_count: int, block_games: int = CURVE_BLOCK
 ) -> pl.DataFrame:
     """Count a row for each ``block_games`` of the first ``game_count`` games of a training, in their order.
 

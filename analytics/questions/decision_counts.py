@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.questions.selection import GameFilter, read_file_rows
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import VerifiableFile
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -88,7 +88,9 @@ def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int,
     )
 
 
-def _count_decisions(archive: Archive, record: RunRecord, stored: StoredRange, ply: int, where: str) -> pl.DataFrame:
+def _count_decisions(
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, ply: int, where: str
+) -> pl.DataFrame:
     """Count the rows of a range that meet a condition, from its games."""
     counts = derive_stored_positions(archive, record, stored, range(ply, ply + 1))
     # A filter may return a slice, which would keep the whole table of every file in memory.
@@ -104,7 +106,7 @@ _decision_cache: dict[tuple[str, str, str], pl.DataFrame] = {}
 
 
 def _count_unindexed_decisions(
-    archive: Archive, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
+    archive: ArchiveStore, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
 ) -> list[pl.DataFrame]:
     """Count the rows of ranges of games that are not indexed deep enough."""
 
@@ -144,7 +146,7 @@ def select_decisions_by_agent(
 
 
 def sum_decisions(
-    archive: Archive, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
+    archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
     """Return a row for each decision: the least of the equivalent ones, counts, openings, and the first game.
 

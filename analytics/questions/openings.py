@@ -21,7 +21,7 @@ from analytics.questions.decision_counts import (
 from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
 from quarto.errors import FailureError, RequestError, describe_valid_names
@@ -288,7 +288,7 @@ def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
     return [ChoiceResult(choice, others[choice], *results) for choice, *results in rows.iter_rows()]
 
 
-def parse_openings_query(archive: Archive, query: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
+def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
     """The checked question: position, kind of decision, and the runs that count. Reads no games.
 
     Raises ``RequestError`` for a question that no games could answer.

@@ -73,7 +73,7 @@ class VanishedError(FailureError):
     """A file that was cut is gone since it was listed."""
 
 
-class Archive:
+class ArchiveStore:
     """An archive. It holds no open files: any number of processes may use one at the same time.
 
     ``root`` is a folder of this machine or the URL of a prefix; ``backend`` reads and writes what is below.
@@ -89,14 +89,14 @@ class Archive:
         self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else PRESENCE_CHECK_SECONDS)
 
     @staticmethod
-    def open(root: PurePath, create: bool = False) -> Archive:
+    def open(root: PurePath, create: bool = False) -> ArchiveStore:
         """Open the archive at ``root``; with ``create``, make it there first if the folder is empty or absent.
 
         Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
         cannot be written to.
         """
         marker.ensure_archive(root, create)
-        return Archive(root)
+        return ArchiveStore(root)
 
     def format_command(self, command: str) -> str:
         """Format a command about this archive, in quotes, as messages show it."""
@@ -450,7 +450,7 @@ def _parse_run_number(content: bytes) -> int:
     return 0
 
 
-def unknown_run_error(archive: Archive, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
+def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
     """Build the error for a run that is not in an archive; ``run_ids`` are those that the user may have meant."""
     meant = describe_nearest_name(run_id, run_ids)
     return NotFoundError(
@@ -458,7 +458,7 @@ def unknown_run_error(archive: Archive, run_id: str, run_ids: Iterable[str]) -> 
     )
 
 
-def select_run_ids(archive: Archive, requested_ids: Sequence[str]) -> list[str]:
+def select_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:
     """Select the runs in ``requested_ids``, or all if it is empty.
 
     Raises ``RequestError`` for one that is not in the archive.
@@ -470,7 +470,7 @@ def select_run_ids(archive: Archive, requested_ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(requested_ids)) or stored_ids
 
 
-def load_sweep_job(archive: Archive, path: PurePath) -> SweepJob:
+def load_sweep_job(archive: ArchiveStore, path: PurePath) -> SweepJob:
     """Load the job of a sweep from a file. Raises ``FailureError`` for a damaged or misplaced one."""
     return check_job_location(path, archive.load_record(path, SweepJob))
 
@@ -498,7 +498,7 @@ def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
     return ranges.list_gaps(max(record.units, int(ranges.ends[-1]) if len(ranges) else 0))
 
 
-def check_nothing_lost(archive: Archive, run_id: str, record: RunRecord | None) -> None:
+def check_nothing_lost(archive: ArchiveStore, run_id: str, record: RunRecord | None) -> None:
     """Raise ``FailureError`` if a run has lost games since its record was written."""
     lost = list_lost_ranges(record, archive.list_effective_ranges(run_id)) if record else []
     if lost:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import (
     RUN_ID,
     CodeFields,
@@ -141,19 +141,19 @@ def compute_policy_id(name: str, knowledge: str) -> str:
     return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
 
 
-def list_policy_ids(archive: Archive) -> list[str]:
+def list_policy_ids(archive: ArchiveStore) -> list[str]:
     """List the policies that have a card, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/({POLICY_ID.pattern})/{re.escape(CARD)}")
     matches = (named.fullmatch(archive.relative_name(path)) for path in archive.list_files_below(FOLDER))
     return [card[1] for card in matches if card]
 
 
-def policy_folder(archive: Archive, policy_id: str) -> PurePath:
+def policy_folder(archive: ArchiveStore, policy_id: str) -> PurePath:
     """Return the folder of a policy."""
     return archive.root / FOLDER / policy_id
 
 
-def load_card(archive: Archive, policy_id: str) -> PolicyCard:
+def load_card(archive: ArchiveStore, policy_id: str) -> PolicyCard:
     """Load the card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
     path = policy_folder(archive, policy_id) / CARD
     card = archive.load_record(path, PolicyCard)
@@ -162,7 +162,7 @@ def load_card(archive: Archive, policy_id: str) -> PolicyCard:
     return card
 
 
-def load_cards(archive: Archive) -> list[PolicyCard]:
+def load_cards(archive: ArchiveStore) -> list[PolicyCard]:
     """Load all cards, oldest first. Raises ``FailureError`` for a damaged one."""
     sound, damaged = load_readable_cards(archive)
     if damaged:
@@ -170,7 +170,7 @@ def load_cards(archive: Archive) -> list[PolicyCard]:
     return sound
 
 
-def load_readable_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
+def load_readable_cards(archive: ArchiveStore) -> tuple[list[PolicyCard], list[FailureError]]:
     """Load the cards that can be read, oldest first, and return them with the errors of those that cannot."""
     sound, damaged = [], []
     for policy_id in list_policy_ids(archive):

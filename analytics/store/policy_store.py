@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.parquet.metadata import read_footer
 from analytics.store.policy_cards import (
     CARD,
@@ -92,7 +92,7 @@ def compute_knowledge_digest(policy: Policy) -> str:
     return digest.hexdigest()
 
 
-def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
+def save(archive: ArchiveStore, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
     """Store a policy, or update the card of one that is stored already.
 
     Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
@@ -120,7 +120,7 @@ def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
     return card
 
 
-def copy(source: Archive, card: PolicyCard, target: Archive, target_card: PolicyCard) -> None:
+def copy(source: ArchiveStore, card: PolicyCard, target: ArchiveStore, target_card: PolicyCard) -> None:
     """Add a policy of another archive, with its files, under the card ``target_card``.
 
     Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
@@ -135,14 +135,14 @@ def copy(source: Archive, card: PolicyCard, target: Archive, target_card: Policy
     target.write_record(folder / CARD, target_card)
 
 
-def _write_file(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
+def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
     """Store one file of a policy, under a name that follows from its content: so no file is ever changed."""
     file = PolicyFile(rows, len(content), _compute_sha256(content))
     archive.write_file(folder / file.stored_name(name), content)
     return file
 
 
-def find_by_name(archive: Archive, name: str) -> PolicyCard | None:
+def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
     """Find the newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
     sound, damaged = load_readable_cards(archive)
     named_card = next((card for card in reversed(sound) if card.name == name), None)
@@ -151,7 +151,7 @@ def find_by_name(archive: Archive, name: str) -> PolicyCard | None:
     return named_card
 
 
-def find(archive: Archive, id_or_name: str) -> PolicyCard:
+def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
     """Find the card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
     if id_or_name in list_policy_ids(archive):
         return load_card(archive, id_or_name)
@@ -164,7 +164,7 @@ def find(archive: Archive, id_or_name: str) -> PolicyCard:
     return card
 
 
-def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
+def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
     """Read a policy by its id or name, and check its checksums.
 
     Raises ``RequestError`` if there is none, or if it differs from its card.
@@ -183,7 +183,7 @@ def read(archive: Archive, id_or_name: str) -> tuple[PolicyCard, Policy]:
     return card, policy
 
 
-def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
     """Read a table stored with a policy, such as ``curve`` or ``population``.
 
     Raises ``RequestError`` if the policy has no table of that name or the file was changed.
@@ -198,7 +198,7 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
         raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
 
 
-def list_problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
+def list_problems(archive: ArchiveStore, policy_id: str) -> list[tuple[PurePath, str]]:
     """List the problems of a stored policy: each a file and what is wrong with it."""
     folder = policy_folder(archive, policy_id)
     try:
@@ -219,7 +219,7 @@ def list_problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]
     return problems
 
 
-def list_folders_without_card(archive: Archive) -> list[tuple[PurePath, str]]:
+def list_folders_without_card(archive: ArchiveStore) -> list[tuple[PurePath, str]]:
     """List the folders of policies that have files but no card, which is written last: path and problem."""
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
@@ -252,7 +252,7 @@ def _encode_parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
     return len(frame), buffer.getvalue()
 
 
-def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
+def _load_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
     """Load the policy from its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
     if card.kind == GENOME:
         genes = parse_record(_read_file(archive, card, GENOME_FILE), dict[str, float])
@@ -272,7 +272,7 @@ def _load_policy(archive: Archive, card: PolicyCard) -> Policy:
     return policy
 
 
-def _read_frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
     """Read a table of a policy after counting its rows. Raises ``ValueError`` as ``_read_file`` does."""
     content, listed_rows = _read_file(archive, card, name), card.files[name].rows
     try:
@@ -286,7 +286,7 @@ def _read_frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
     return pl.read_parquet(content)
 
 
-def _read_file(archive: Archive, card: PolicyCard, name: str) -> bytes:
+def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
     """Read a file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
@@ -306,7 +306,7 @@ def _compute_sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def check_name_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
+def check_name_free(archive: ArchiveStore, name: str, training: str, key: str = "policy.name") -> None:
     """Check that a name, given as ``key``, belongs to no other training. Raises ``RequestError`` if it does."""
     taken = find_by_name(archive, name)
     if taken is not None and taken.learned["training"] != training:

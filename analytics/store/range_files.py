@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.statistics.tally import Tally, build_tally, sum_tallies_by_key, tally_block, tally_by_pairing
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import explain_errors
 from analytics.store.game_tables import (
     ROW_GROUP_ROWS,
@@ -60,7 +60,7 @@ ROWS_IN_MEMORY = 1 << 20  # of a file from which a few games are read: that many
 
 
 def write_games(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     line: UnitLine,
     labels: Sequence[tuple[str, str]],
@@ -93,7 +93,7 @@ def write_games(
     return _write_tables(archive, run_id, line, labels, span, parts)
 
 
-def write_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
+def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
     """Write the games of a range of units of a run, as ``write_games`` does. Raises as that does."""
     return _write_tables(
         archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
@@ -101,7 +101,7 @@ def write_range(archive: Archive, record: RunRecord, span: Range, games: RangeGa
 
 
 def _write_tables(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     line: UnitLine,
     labels: Sequence[tuple[str, str]],
@@ -134,7 +134,7 @@ def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range
 
 
 def write_table(
-    archive: Archive, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
+    archive: ArchiveStore, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
     """Write a table's file of a range of games. Raises ``FailureError`` when the disk refuses."""
     stored = games._replace(checksum=compute_checksum(encoded), extent=extent)
@@ -146,7 +146,7 @@ def write_table(
 
 
 def read_rows(
-    archive: Archive, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
+    archive: ArchiveStore, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
 ) -> pl.DataFrame:
     """Return a table's rows of a range of games that counts; with ``game_ids`` those of these games alone.
 
@@ -165,7 +165,7 @@ def read_rows(
             )
         ]
     except FileNotFoundError:
-        parts = [*_select_games(game_ids, [_read_effective_rows(Archive(archive.root), run_id, stored, table)])]
+        parts = [*_select_games(game_ids, [_read_effective_rows(ArchiveStore(archive.root), run_id, stored, table)])]
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
     if stored.is_file:
         return rows
@@ -178,7 +178,7 @@ def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFra
         yield part if game_ids is None else part.filter(pl.Series(np.isin(part["game_id"].to_numpy(), game_ids)))
 
 
-def _read_effective_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
+def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
     """Read the rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
     holder = archive.list_effective_ranges(run_id).find_range(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games_stem}.*.parquet"
@@ -193,7 +193,7 @@ def _read_effective_rows(archive: Archive, run_id: str, stored: StoredRange, tab
 
 
 def read_games(
-    archive: Archive, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
+    archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
 ) -> RangeGames:
     """Return the games of a range that counts, or of these those with some ids.
 
@@ -205,7 +205,7 @@ def read_games(
     return build_checked_games(frame, rows, archive.folder("plies", run_id) / f"{stored.games_stem}.*.parquet")
 
 
-def write_slices(archive: Archive, run_id: str) -> int:
+def write_slices(archive: ArchiveStore, run_id: str) -> int:
     """Write files of their own for the parts of files that count; return their number.
 
     ``ranges.select_effective_slices`` says which parts these are. Readers then need not cut these files again, and
@@ -225,7 +225,7 @@ def write_slices(archive: Archive, run_id: str) -> int:
 # Results.
 
 
-def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
+def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.maxsize) -> dict[str, dict[int, Tally]]:
     """Read the tallies of all games of some runs, or of those in units before ``end``, by run and pairing.
 
     They are from their tables, and where these lack a range, or hold later units too, from its games. Raises
@@ -254,7 +254,7 @@ def read_tallies(archive: Archive, run_ids: Sequence[str], end: int = sys.maxsiz
 
 
 def _sum_run_tallies(
-    archive: Archive, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
+    archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
     """Sum a run's tallies: those of ``tally_ranges``, and those counted now from the games of the other ranges."""
     counted_now = [
@@ -266,7 +266,7 @@ def _sum_run_tallies(
     return dict(sorted(summed.items()))
 
 
-def _count_range_tallies(archive: Archive, run_id: str, stored: StoredRange, end: int) -> dict[int, Tally]:
+def _count_range_tallies(archive: ArchiveStore, run_id: str, stored: StoredRange, end: int) -> dict[int, Tally]:
     record, rows = archive.load_run(run_id), read_rows(archive, run_id, stored, "games")
     if stored.end > end:
         rows = select_units(rows, record.unit_line, stored.first, end)
@@ -353,7 +353,7 @@ def _tally_from_row(row: Mapping[str, int]) -> Tally:
 class RunFingerprints:
     """The fingerprints of the games of a run in some files, also of parts of files."""
 
-    def __init__(self, archive: Archive, run_id: str, ranges: Ranges) -> None:
+    def __init__(self, archive: ArchiveStore, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
         self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # last
 

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore
 from analytics.store.files.backend import explain_errors
 from analytics.store.files.local_files import find_backend, find_listing_backend
 from analytics.store.policy_cards import PolicyCard
@@ -20,7 +20,7 @@ T = TypeVar("T")
 MISSING_VERDICT = "missing: restore it from a copy, or give the command of the test again"
 
 
-class Snapshot(Archive):
+class Snapshot(ArchiveStore):
     """An archive whose records and ranges are those that were there when it was made.
 
     Folders of other tables are listed when they are asked for first: a derived file counts only if it fits the games.
@@ -94,7 +94,7 @@ class Snapshot(Archive):
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select files as ``Archive.select_effective`` does, once a table, because a snapshot's files never change."""
+        """Select files as ``ArchiveStore.select_effective`` does, once a table, because a snapshot's files never change."""
         key = run_id, table, extents
         if key not in self._ranges:
             self._ranges[key] = super().select_effective(*key, files)

@@ -18,7 +18,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, SequentialTest, pair_outcomes
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.records import (
     RUN_ID,
@@ -90,12 +90,12 @@ class SprtVerdict(StoredRecord, frozen=True):
         )
 
 
-def verdict_path(archive: Archive, run_id: str, verdict_id: str) -> PurePath:
+def verdict_path(archive: ArchiveStore, run_id: str, verdict_id: str) -> PurePath:
     """Return the path of a verdict's file."""
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
 
-def write_verdict(archive: Archive, verdict: SprtVerdict) -> None:
+def write_verdict(archive: ArchiveStore, verdict: SprtVerdict) -> None:
     """Store a verdict in one step, unless the same is there, and note it in the run's record.
 
     Raises ``FailureError`` when it cannot be written.
@@ -115,7 +115,7 @@ def write_verdict(archive: Archive, verdict: SprtVerdict) -> None:
     )
 
 
-def load_verdict(archive: Archive, path: PurePath) -> SprtVerdict:
+def load_verdict(archive: ArchiveStore, path: PurePath) -> SprtVerdict:
     """Load the verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
     verdict = archive.load_record(path, SprtVerdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
@@ -123,13 +123,13 @@ def load_verdict(archive: Archive, path: PurePath) -> SprtVerdict:
     return verdict
 
 
-def list_verdict_files(archive: Archive) -> list[PurePath]:
+def list_verdict_files(archive: ArchiveStore) -> list[PurePath]:
     """List the files that are named like verdicts, damaged or not, sorted."""
     named = re.compile(rf"{FOLDER}/run=[^/]*/{VERDICT_ID.pattern}\.json")
     return [path for path in archive.list_files_below(FOLDER) if named.fullmatch(archive.relative_name(path))]
 
 
-def read_outcomes(archive: Archive, run_id: str, max_pairs: int) -> NDArray[np.int8]:
+def read_outcomes(archive: ArchiveStore, run_id: str, max_pairs: int) -> NDArray[np.int8]:
     """Read the outcomes [P] of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
 
     ``P`` is ``max_pairs`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
@@ -157,7 +157,7 @@ def select_known_outcomes(outcomes: NDArray[np.int8], first_pair: int) -> NDArra
     return outcomes[first_pair : first_pair + unknown[0]] if len(unknown) else outcomes[first_pair:]
 
 
-def run_sequential_test(archive: Archive, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
+def run_sequential_test(archive: ArchiveStore, run_id: str, hypotheses: Hypotheses, max_pairs: int) -> SequentialTest:
     """Run the test over the games that the archive holds."""
     begun = SequentialTest(hypotheses, max_pairs)
     begun.add_outcomes(select_known_outcomes(read_outcomes(archive, run_id, max_pairs), 0))

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Self
 
 from analytics.questions.pairings import PairingResult, load_results
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import Range, list_gaps, merge_ranges, split_into_files
 from quarto.errors import FailureError
@@ -164,7 +164,7 @@ def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]
         )
 
 
-def _list_unlisted_ranges(archive: Archive, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
+def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
     """Return the units that were written and that no listed file has."""
     there = (
         archive.list_effective_ranges(run_id).covered_ranges

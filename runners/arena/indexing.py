@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.files.local_files import find_backend
 from analytics.tables.derived.definitions import INDEX_TABLES
@@ -27,12 +27,12 @@ class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
     root: str
 
     def build_worker(self) -> Worker[Chunk[IndexExtent], IndexSummary]:
-        archive = Archive.open(parse_location(self.root))
+        archive = ArchiveStore.open(parse_location(self.root))
         return lambda chunk, _stop: index_chunk(archive, chunk)  # a range takes a second
 
 
 def index_and_compact_sums(
-    archive: Archive,
+    archive: ArchiveStore,
     runs: Sequence[str],
     end_ply: int | None = None,
     threads: int | None = None,
@@ -71,7 +71,7 @@ def index_and_compact_sums(
 
 def update_whole_index(root: PurePath) -> None:
     """Index all games of an archive that are not indexed yet, if its index is writable."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     if is_index_writable(root):
         index_and_compact_sums(archive, archive.list_run_ids())
 

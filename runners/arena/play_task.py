@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import Range, UnitLine
 from quarto.errors import ArenaError, FailureError
@@ -93,7 +93,7 @@ class PlayTask(Task[Range, ChunkResult]):
         storage = ArchiveOptions(
             parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations
         )
-        archive = Archive.open(storage.root)
+        archive = ArchiveStore.open(storage.root)
         run = RunSpec.from_dict(self.run, archive)
         if archive.find_run(run.run_id) is None:
             raise FailureError(

@@ -18,7 +18,7 @@ from analytics.exchange.export import ExportRequest, ExportSummary, write_export
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
 from analytics.questions.columns import format_count_with_noun
-from analytics.store.archive import Archive, select_run_ids
+from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import remember_archive, warn_if_unknown_archive
 from analytics.store.schema import SCHEMA_VERSION
@@ -62,7 +62,7 @@ def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOpti
     size, min_age = options.max_file_bytes, garbage.parse_age(options.min_age)
     if not MIN_FILE_BYTES <= size <= MAX_FILE_BYTES:
         raise RequestError(f"--size {size:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)
     chosen = runs if run_ids else None
     if options.dry_run:
@@ -86,7 +86,7 @@ def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOpti
     console.print_line(_format_compaction_summary(total, root, left))
 
 
-def _list_unneeded_files(archive: Archive, run_ids: Sequence[str] | None) -> list[UnneededFile]:
+def _list_unneeded_files(archive: ArchiveStore, run_ids: Sequence[str] | None) -> list[UnneededFile]:
     """List the files that are not needed: of the whole archive, or of some runs."""
     folders = None if run_ids is None else {f"run={run_id}" for run_id in run_ids}
     files = garbage.list_unneeded_files(archive)
@@ -125,10 +125,10 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     names = [find_backend(root).identity(root) for root in roots]
     if len(set(names)) < len(names):
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
-    sources = [Archive.open(root) for root in roots[:-1]]
+    sources = [ArchiveStore.open(root) for root in roots[:-1]]
     for root in roots[:-1]:
         warn_if_unknown_archive(root)
-    target = Archive.open(roots[-1], create=True)
+    target = ArchiveStore.open(roots[-1], create=True)
     try:
         with show_progress_bar("merging", "games") as bar:
             bar.start(sum(source.count_games(record.run_id) for source in sources for record in source.load_runs()))
@@ -176,7 +176,7 @@ def upgrade_archive(root: PurePath) -> None:
 
 def verify_archive(root: PurePath) -> int:
     """Check every file, record and game, and print the problems. Returns the exit code: 1 if there are any."""
-    opened = Archive.open(root)
+    opened = ArchiveStore.open(root)
     with show_progress_bar("verifying", "games") as bar:
         bar.start(None)
         found = verification.verify_archive(opened, bar.advance)
@@ -240,7 +240,7 @@ def import_games_file(root: PurePath, file: str, rules: str, event: str | None, 
         raise RequestError(f"{source} has no game: a line of it looks like F@b1 3@b2 7@c4")
     known = {name: rules_of(name) for name in {text.distinct_tags[at].rules for at in set(text.tags.tolist())}}
     code = build_class_code_record([IMPORTED_PLAYER_TARGET], learning=False)
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     imported = import_games(archive, text, known, code, command)
     for run in imported:
         compact_small_files(archive, run.run_id)  # a text that grows day by day leaves a file each day

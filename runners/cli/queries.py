@@ -29,7 +29,7 @@ from analytics.questions.sql.query_execution import QueryLimits
 from analytics.questions.sql.views import run_condition_sql
 from analytics.report.answers import answer_openings
 from analytics.report.page import render_report
-from analytics.store.archive import Archive, select_run_ids
+from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
@@ -72,7 +72,7 @@ def index_archive(
     root: PurePath, run_ids: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
 ) -> None:
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, run_ids)
     clock = WorkClock()
     with stop_on_signal() as stop:
@@ -151,7 +151,7 @@ def _run_sql_and_output(
 
 def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
-    parse_openings_query(Archive.open(root), query)  # before anything is written
+    parse_openings_query(ArchiveStore.open(root), query)  # before anything is written
     update_whole_index(root)
     with open_archive(root) as opened:
         result = answer_openings(opened, query, with_turns=output.form not in STREAMED_FORMATS)

@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError, describe_valid_names
 from runners.arena.spec import AgentSpec
@@ -88,7 +88,7 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
         return replace(agent, params=params)
     from analytics.store import policy_store  # most runs need none
 
-    card, policy = policy_store.read(Archive.open(root), wanted)
+    card, policy = policy_store.read(ArchiveStore.open(root), wanted)
     kinds = _parse_policy_kinds(agent.label, yaml_settings) or (() if takes else (GENOME,))
     named = replace(agent, params=params | {takes: wanted} if takes else params, policy_id=card.policy_id)
     if ANY in kinds and policy.kind not in kinds:

@@ -299,10 +299,10 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
 
 def _is_first_of_archive(outcome: RunOutcome) -> bool:
     """Whether the archive holds no games but those that this command has just played."""
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
 
     total = sum(result.games for result in outcome.results)
-    return outcome.played == total and Archive.open(outcome.root).list_run_ids() == [outcome.run_id]
+    return outcome.played == total and ArchiveStore.open(outcome.root).list_run_ids() == [outcome.run_id]
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:

@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
 from analytics.questions.columns import ResultColumn, format_count_with_noun
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.labels import quote
 from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
@@ -245,7 +245,7 @@ class Job(JsonRecord, frozen=True):
 
     def write_archive_record(self, **changes: Any) -> None:
         """Write its record into its archive."""
-        Archive.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
+        ArchiveStore.open(parse_location(self.archive)).write_sweep_job(structs.replace(self.record, **changes))
 
     @property
     def failure_message(self) -> str:

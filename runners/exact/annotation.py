@@ -25,7 +25,7 @@ from analytics.questions.columns import (
 from analytics.questions.frame_formats import STREAMED_FORMATS
 from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive, select_run_ids
+from analytics.store.archive import ArchiveStore, select_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
 from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
@@ -68,7 +68,7 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
     def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
         """Build a worker that adds to ``game_counts`` what it has judged, also of chunks in progress."""
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
-        annotator = Annotator(Archive.open(parse_location(self.root)), settings)
+        annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
 
         def annotate(chunk: Chunk[AnnotationExtent], stop: StopSignal) -> AnnotationSummary:
             def raise_if_stopped() -> None:
@@ -117,7 +117,7 @@ def annotate_games(
     """
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_local_processes(workers))
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     runs = select_run_ids(archive, game_filter.runs)
     clock = WorkClock()
     chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.batch import FULL_BOARD, LINE
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.indexed import decide, index, write_draw_evaluations
@@ -25,9 +25,9 @@ RULES = ("classic", "own_piece", "square")
 SECONDS, THOUGHT = 2.0, 400.0  # that the league took, and a game with a person
 
 
-def write_awkward_archive(root: Path) -> Archive:
+def write_awkward_archive(root: Path) -> ArchiveStore:
     """Write the archive; the league under classic rules is indexed, annotated, and has evaluations."""
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     league = [(ALPHA, BETA), (ALPHA, GAMMA), (BETA, GAMMA)]
     run_id = _write_run(archive, league, 60, forfeits=0.1, seconds=SECONDS)
     index(archive)
@@ -49,7 +49,7 @@ def write_awkward_archive(root: Path) -> Archive:
     return archive
 
 
-def damage_a_run(archive: Archive) -> Path:
+def damage_a_run(archive: ArchiveStore) -> Path:
     """Cut the file of the games of one run short, and return its path."""
     (run,) = (run for run in archive.load_runs() if RARE in run.labels)
     (path,) = (Path(archive.root) / "games" / f"run={run.run_id}").iterdir()
@@ -58,7 +58,7 @@ def damage_a_run(archive: Archive) -> Path:
 
 
 def _write_run(
-    archive: Archive,
+    archive: ArchiveStore,
     pairings: Pairings,
     games: int,
     *,

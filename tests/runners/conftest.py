@@ -178,13 +178,13 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set of a few late positions."""
     from analytics.exact.position_set import build_origin, encode_position_set
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
     from quarto.rules import CLASSIC
     from runners.exact.verdicts import PositionSetOptions, build_position_frame
     from tests.paths import SAMPLE
 
     frame = build_position_frame(
-        Archive.open(SAMPLE), PositionSetOptions(CLASSIC, positions_per_source=8, piece_counts=(11, 13))
+        ArchiveStore.open(SAMPLE), PositionSetOptions(CLASSIC, positions_per_source=8, piece_counts=(11, 13))
     )
     path = tmp_path_factory.mktemp("sets") / "small.parquet"
     path.write_bytes(encode_position_set(frame, build_origin(CLASSIC, 2026, 8)))

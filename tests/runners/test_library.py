@@ -15,7 +15,7 @@ import pytest
 import runners
 import runners.library
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from runners.arena import execution
 from tests.runners.conftest import Qarena
@@ -90,7 +90,7 @@ def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None
 
 
 def test_a_judgement_has_the_rows_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
-    Archive.open(tmp_path / "archive", create=True)
+    ArchiveStore.open(tmp_path / "archive", create=True)
     options = ("--draws", "1", "--games", "0", "--threads", "1", "--archive", str(tmp_path / "archive"))
     done = qarena("policy", "judge", "semi_random", *options, "--output", str(tmp_path / "x.parquet"))
     assert done.code == 0, done.err

@@ -30,7 +30,7 @@ from analytics.questions.selection import (
 )
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.game_tables import RangeGames, compute_fingerprint, select_games
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import MODULUS
@@ -436,7 +436,7 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
     return Selection(opened, ALWAYS_TRUE, tuple(runs), counts, ids_by_run)
 
 
-def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
+def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
     """Read the ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
     ranges = policy_store.read_table(archive, card, ID_RANGES_TABLE)
     wrong = "other columns" if ranges.schema != pl.Schema(ID_RANGES_SCHEMA) else None
@@ -454,12 +454,12 @@ def _read_id_ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
     return ranges
 
 
-def _select_missing_ids(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Select the ids that the run does not hold."""
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 
-def _find_missing_plies_file(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
+def _find_missing_plies_file(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
     """Find the file of plies that a range with some of the ids lacks; a range counts by its file of games."""
     for stored in archive.list_effective_ranges(record.run_id):
         if has_any_game(record, stored, ids):

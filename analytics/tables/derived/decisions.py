@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.tables.derived.exact_values import ExactValues
 from analytics.tables.derived.range_table import RangeTable, select_best_ranges
@@ -84,7 +84,7 @@ def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) ->
     return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
 
-def record_annotated_units(archive: Archive, run_id: str) -> None:
+def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
     """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
     units = select_best_ranges(archive, run_id, DECISIONS_TABLE).units
     record = archive.find_run(run_id)

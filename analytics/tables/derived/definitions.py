@@ -10,7 +10,7 @@ import operator
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import EVALUATIONS_FOLDER, read_rows, tallies_to_frame, tally_game_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -128,7 +128,7 @@ def has_turns_of_ply(ply: int, extent: str) -> bool:
 
 
 def derive_stored_positions(
-    archive: Archive, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """Derive the positions of consecutive plies of a stored range: a table by the schema ``POSITIONS``.
 

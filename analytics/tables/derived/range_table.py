@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import Archive, ExtentFilter
+from analytics.store.archive import ArchiveStore, ExtentFilter
 from analytics.store.game_tables import ROW_GROUP_ROWS, TableBytes
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import write_table
@@ -60,14 +60,14 @@ class RangeTable:
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
     def read_frames(
-        self, archive: Archive, run_id: str, stored: StoredRange, rows: int | None = None
+        self, archive: ArchiveStore, run_id: str, stored: StoredRange, rows: int | None = None
     ) -> Iterator[pl.DataFrame]:
         """Read the rows of a file, in parts of ``rows`` rows. Raises ``FailureError`` for a damaged file."""
         path = archive.folder(self.name, run_id) / stored.name
         return read_file_frames(archive.backend, path, self.schema, rows)
 
     def write(
-        self, archive: Archive, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
+        self, archive: ArchiveStore, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
         """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
@@ -83,13 +83,13 @@ class RangeTable:
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
-def list_extents(archive: Archive, run_id: str, table: RangeTable) -> list[str]:
+def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
     """List the extents of a run's files of a table, the greatest first."""
     every = {file.extent for file in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
 
-def select_best_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
+def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the files of a derived table for a question that names no extent.
 
     It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
@@ -101,7 +101,7 @@ def select_best_ranges(archive: Archive, run_id: str, table: RangeTable) -> Rang
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
 
 
-def count_lost_units(archive: Archive, record: RunRecord, table: RangeTable) -> int:
+def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable) -> int:
     """Return how many units a derived table of a run had when the run's record was written and has no longer."""
     return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
 
@@ -114,7 +114,7 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
     )
 
 
-def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
+def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
     """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
 
     A greater number that is there stays: what is lost is missed until it is made again.
@@ -130,7 +130,7 @@ def record_derived_units(archive: Archive, run_id: str, tables: Iterable[RangeTa
 
 
 def list_missing_ranges(
-    archive: Archive, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
+    archive: ArchiveStore, run_id: str, table: RangeTable, is_sufficient_extent: ExtentFilter
 ) -> list[StoredRange]:
     """List the ranges of games that a derived table does not cover to a sufficient extent."""
     covered = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
@@ -146,7 +146,7 @@ class Chunk(NamedTuple, Generic[Extent]):
 
 
 def group_partial_files(
-    archive: Archive, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
+    archive: ArchiveStore, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
     """Return, for each of ``missing_ranges`` in order, a table's files of parts of this range."""
     ranges, partial_files = Ranges(missing_ranges), {file: list[StoredRange]() for file in missing_ranges}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, structs
 
 from analytics.store import policy_cards, policy_store, sprt_verdicts
-from analytics.store.archive import GAMES_FOLDER, Archive, has_requested_units
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore, has_requested_units
 from analytics.store.files.backend import explain_errors
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.range_files import RunFingerprints, list_contradictions, read_games, write_range
@@ -59,8 +59,8 @@ class MergeSummary:
 
 
 def merge_archives(
-    sources: Sequence[Archive],
-    target: Archive,
+    sources: Sequence[ArchiveStore],
+    target: ArchiveStore,
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
@@ -89,7 +89,11 @@ def merge_archives(
 
 
 def _merge_run(
-    source: Archive, target: Archive, record: RunRecord, summary: MergeSummary, progress: Callable[[int], None]
+    source: ArchiveStore,
+    target: ArchiveStore,
+    record: RunRecord,
+    summary: MergeSummary,
+    progress: Callable[[int], None],
 ) -> None:
     """Add a run, with its verdicts and derived tables, and count in ``summary`` what is new.
 
@@ -125,7 +129,7 @@ def _merge_run(
     target.update_run(run_id, lambda there: there and _merge_records(there, record, target))
 
 
-def _merge_records(target_record: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
+def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:
     """Merge the records of a run that has the games of both. Merging again changes nothing."""
     merged = structs.replace(target_record, games=max(target_record.games, record.games))
     is_complete = (
@@ -143,7 +147,7 @@ def _merge_records(target_record: RunRecord, record: RunRecord, target: Archive)
 # Games.
 
 
-def _merge_range(source: Archive, target: Archive, record: RunRecord, stored: StoredRange) -> int:
+def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange) -> int:
     """Add the games of a range that the target lacks; return the number of their units.
 
     A file that overlaps one of the target in part is not copied, because one of them would have to be cut. The units
@@ -160,7 +164,7 @@ def _merge_range(source: Archive, target: Archive, record: RunRecord, stored: St
     return sum(end - first for first, end in lacking)
 
 
-def _copy_games(source: Archive, target: Archive, run_id: str, stored: StoredRange) -> None:
+def _copy_games(source: ArchiveStore, target: ArchiveStore, run_id: str, stored: StoredRange) -> None:
     for table in COPIED_TABLES:
         try:
             path = source.find_path(table, run_id, stored)
@@ -171,7 +175,7 @@ def _copy_games(source: Archive, target: Archive, run_id: str, stored: StoredRan
         _copy_table_file(source, path, target, target.folder(table, run_id))
 
 
-def _copy_table_file(source: Archive, path: PurePath, target: Archive, folder: PurePath) -> None:
+def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
     """Copy a table file as it is. Raises ``FailureError`` if it is damaged."""
     with explain_errors("read", path):
         content = source.backend.read(path)
@@ -180,7 +184,7 @@ def _copy_table_file(source: Archive, path: PurePath, target: Archive, folder: P
     target.write_file(folder / path.name, content)
 
 
-def _copy_missing_derived_files(source: Archive, target: Archive, run_id: str, table: str) -> Iterator[int]:
+def _copy_missing_derived_files(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> Iterator[int]:
     """Add the files of a derived table that the target lacks and whose games it has: 1 for each that was added."""
     games = target.list_effective_ranges(run_id)
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
@@ -205,7 +209,7 @@ class _RunHolder(NamedTuple):
     """The record of a run, and the archive that holds it."""
 
     record: RunRecord
-    archive: Archive
+    archive: ArchiveStore
 
 
 def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
@@ -213,7 +217,7 @@ def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
     return datetime.fromisoformat(record.created), record.run_id, str(record.code.get("fingerprint"))
 
 
-def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
+def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
     """Yield the conflicts between archives, as sentences; nothing else is checked if a source lacks a record."""
     without = [
         (source, run_id) for source in sources for run_id in source.list_run_ids() if source.find_run(run_id) is None
@@ -229,7 +233,7 @@ def list_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOp
     yield from _list_policy_conflicts(sources, target, options)
 
 
-def _group_records_by_run(archives: Sequence[Archive]) -> Iterator[list[_RunHolder]]:
+def _group_records_by_run(archives: Sequence[ArchiveStore]) -> Iterator[list[_RunHolder]]:
     """Yield the holders of each run, in an order that does not depend on that of the archives."""
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:
@@ -239,7 +243,7 @@ def _group_records_by_run(archives: Sequence[Archive]) -> Iterator[list[_RunHold
         yield sorted(held[run_id], key=lambda holder: beginning_key(holder.record))
 
 
-def _list_run_conflicts(holders: Sequence[_RunHolder], target: Archive, options: MergeOptions) -> Iterator[str]:
+def _list_run_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
     for record, archive in holders:
         if archive is not target and compute_run_id(record.spec) != record.run_id:
             of_spec = compute_run_id(record.spec)
@@ -272,7 +276,7 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
         )
 
 
-def _list_code_conflicts(holders: Sequence[_RunHolder], target: Archive) -> Iterator[str]:
+def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
     """Yield runs whose games would come from different code: each archive in turn adds what those before it lack."""
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
@@ -302,10 +306,10 @@ def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 
 
 def _list_record_conflicts(
-    archives: Sequence[Archive], list_contents: Callable[[Archive], Iterable[tuple[str, object]]], remedy: str
+    archives: Sequence[ArchiveStore], list_contents: Callable[[ArchiveStore], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
     """Yield the records of one name that archives have with different content."""
-    contents: dict[str, tuple[object, Archive]] = {}
+    contents: dict[str, tuple[object, ArchiveStore]] = {}
     for archive in archives:
         for name, content in list_contents(archive):
             first, where = contents.setdefault(name, (content, archive))
@@ -313,12 +317,12 @@ def _list_record_conflicts(
                 yield f"{name} is another one in {archive.root} than in {where.root}: {remedy}"
 
 
-def _list_job_contents(archive: Archive) -> Iterator[tuple[str, object]]:
+def _list_job_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]]:
     for job in archive.load_sweep_jobs():
         yield f"job {job.job} of sweep {job.sweep_id}", encode_record(job)
 
 
-def _list_verdict_contents(archive: Archive) -> Iterator[tuple[str, object]]:
+def _list_verdict_contents(archive: ArchiveStore) -> Iterator[tuple[str, object]]:
     for path in sprt_verdicts.list_verdict_files(archive):
         verdict = sprt_verdicts.load_verdict(archive, path)
         yield f"verdict {verdict.verdict_id} of run {verdict.run_id}", (verdict.accepted, verdict.counts)
@@ -328,8 +332,8 @@ def _list_verdict_contents(archive: Archive) -> Iterator[tuple[str, object]]:
 
 
 def list_policies_to_copy(
-    sources: Sequence[Archive], target: Archive, options: MergeOptions
-) -> Iterator[tuple[Archive, PolicyCard, PolicyCard]]:
+    sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
+) -> Iterator[tuple[ArchiveStore, PolicyCard, PolicyCard]]:
     """Yield the policies that a source has and the target lacks, with their cards in both; by source, oldest first.
 
     Raises ``RequestError`` for a prefix that makes no name.
@@ -359,7 +363,9 @@ def _list_name_clashes(
             yield name, added[-1], kept[-1]
 
 
-def _list_policy_conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
+def _list_policy_conflicts(
+    sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
+) -> Iterator[str]:
     for one, other in [] if options.prefix else combinations([target, *sources], 2):
         for name, theirs, ours in _list_name_clashes(policy_cards.load_cards(other), policy_cards.load_cards(one)):
             yield (

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore
 from analytics.store.game_tables import ROW_GROUP_ROWS, GameRows, TableBytes, encode_games_table
 from analytics.store.parquet.encoder import allocate_buffer
 from analytics.store.range_files import write_slices, write_table
@@ -99,7 +99,7 @@ def _list_groups(
 
 
 def compact_tables(
-    archive: Archive,
+    archive: ArchiveStore,
     record: RunRecord,
     tables: Sequence[RangeTable],
     fits: GroupCondition,
@@ -134,7 +134,7 @@ def compact_tables(
 
 
 def _write_parents(
-    archive: Archive, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
+    archive: ArchiveStore, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
 ) -> CompactionGroup | None:
     """Write the files of a parent; None: another process was quicker, and the children are removed already."""
     run_id, parent = record.run_id, group.parent
@@ -156,7 +156,7 @@ def _write_parents(
 
 
 def encode_parent_table(
-    archive: Archive, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
+    archive: ArchiveStore, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
 ) -> TableBytes:
     """Encode a parent's table from its children's tables, which are named as the files of ``naming_table``.
 
@@ -185,7 +185,7 @@ def build_small_condition(siblings: int, most_units: int | None = None) -> Group
     return is_small_group
 
 
-def build_same_annotation_condition(archive: Archive, run_id: str, fits: GroupCondition) -> GroupCondition:
+def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
     """Build a condition on files of games that keeps those with annotations or evaluations apart from those without.
 
     Exact values of a part of a file count only when those of the rest are there; so do evaluations. They take hours.
@@ -204,7 +204,7 @@ def build_same_annotation_condition(archive: Archive, run_id: str, fits: GroupCo
     return is_alike
 
 
-def build_size_condition(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
+def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
     """Build the condition that files have at most ``size`` bytes together, in all tables that hold the same ranges."""
     bytes_by_stem = dict[str, int]()  # by the name, but for the check
 
@@ -224,7 +224,7 @@ def _stem(name: str) -> str:
     return name.rpartition(".parquet")[0].rpartition(".")[0]
 
 
-def compact_small_files(archive: Archive, run_id: str) -> None:
+def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
     """Make parents of the many small files of a run, as they come from slow agents, and of many tallies."""
     record = archive.find_run(run_id)
     if record is None:
@@ -241,7 +241,9 @@ def compact_small_files(archive: Archive, run_id: str) -> None:
     compact_tables(archive, record, (EVALUATIONS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
 
 
-def compact_sums(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None) -> int:
+def compact_sums(
+    archive: ArchiveStore, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None
+) -> int:
     """Make parents of the positions and first plies of a run; return how many were made.
 
     ``on_wait`` is called several times a second; it may end the work by an exception.
@@ -274,12 +276,12 @@ class CompactionSummary(NamedTuple):
     removed: int = 0  # files of all tables that were replaced long ago
 
 
-def _build_games_condition(archive: Archive, run_id: str, size: int) -> GroupCondition:
+def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
     """Build the condition for files of games to become one file of at most ``size`` bytes."""
     return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
 
 
-def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTION_BYTES) -> int:
+def count_compactable_files(archive: ArchiveStore, run_id: str, size: int = COMPACTION_BYTES) -> int:
     """Count the files of games of a run that can become larger ones of at most ``size`` bytes."""
     ranges, fits = archive.list_effective_ranges(run_id), _build_games_condition(archive, run_id, size)
     groups = list_compaction_groups(ranges, archive.load_run(run_id).end_unit, fits, GAMES_TABLE.max_merged_files)
@@ -287,7 +289,7 @@ def count_compactable_files(archive: Archive, run_id: str, size: int = COMPACTIO
 
 
 def compact_run(
-    archive: Archive,
+    archive: ArchiveStore,
     run_id: str,
     size: int = COMPACTION_BYTES,
     progress: Callable[[int], None] = lambda _files: None,

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES_FOLDER, Archive
+from analytics.store.archive import GAMES_FOLDER, ArchiveStore
 from analytics.store.files.backend import TEMPORARY_PREFIX, FileStatus, explain_errors
 from analytics.store.marker import MARKER_NAME
 from analytics.store.policy_cards import POLICY_ID, STORED_POLICY_FILE
@@ -68,7 +68,7 @@ class _TableListing(NamedTuple):
 class _GameFiles:
     """The files of games of a run: which count, which stay, and which were replaced."""
 
-    def __init__(self, archive: Archive, run_id: str, listing: _TableListing) -> None:
+    def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
         """Classify a run's files of games. Raises ``FailureError`` for a damaged file that overlaps another one."""
         self._archive, self._run_id, self._listed = archive, run_id, listing
         self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
@@ -93,7 +93,7 @@ class _GameFiles:
         }
 
 
-def list_table_files(archive: Archive, run_id: str) -> RunTableFiles:
+def list_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
     """List the files of a run that are needed, and those that were replaced; others are neither.
 
     A file of games is needed unless fingerprints prove that others hold its games, see ``replacement_proof``. Raises
@@ -155,7 +155,7 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
                 files.needed.add(listing.path(file))  # a part of it
 
 
-def remove_replaced_files(archive: Archive, run_id: str, min_age: float = GRACE_SECONDS) -> int:
+def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = GRACE_SECONDS) -> int:
     """Remove the files of a run that were replaced at least ``min_age`` seconds ago, and return their number.
 
     Raises ``FailureError`` when one cannot be removed.
@@ -214,7 +214,7 @@ def parse_age(age: str) -> float:
     return float(match[1]) * SECONDS_BY_UNIT[match[2]]
 
 
-def list_unneeded_files(archive: Archive) -> list[UnneededFile]:
+def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
     """List all files in the archive's folders that do not count: the replaced ones, then the others, each sorted.
 
     Raises ``FailureError`` for a damaged card of a policy: the files that it named cannot be known.
@@ -239,7 +239,7 @@ def list_unneeded_files(archive: Archive) -> list[UnneededFile]:
     return unneeded
 
 
-def _list_archive_files(archive: Archive) -> Mapping[PurePath, FileStatus]:
+def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
     """Return the status of the files in the archive's folders, and of those that lie beside them."""
     backend = archive.backend
     files = {
@@ -249,13 +249,13 @@ def _list_archive_files(archive: Archive) -> Mapping[PurePath, FileStatus]:
     return files | {path: status for path, status in loose.items() if status is not None}
 
 
-def _list_run_ids(archive: Archive) -> Iterator[str]:
+def _list_run_ids(archive: ArchiveStore) -> Iterator[str]:
     """Yield the runs that have table files."""
     names = {name for table in TABLE_FOLDERS for name in archive.backend.list_names(archive.root / table)}
     return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN_FOLDER_PATTERN, name))
 
 
-def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
+def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
     """Yield the cards of policies and the files that they name."""
     for policy_id in policy_cards.list_policy_ids(archive):
         folder = policy_cards.policy_folder(archive, policy_id)
@@ -264,7 +264,7 @@ def _list_policy_files(archive: Archive) -> Iterator[PurePath]:
         yield from (folder / card.stored_name(name) for name in card.files)
 
 
-def remove_unneeded_files(archive: Archive, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
+def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
     """Remove files that are ours and at least ``least_age`` seconds old, unless they count by now; return them.
 
     Raises ``FailureError`` when a file cannot be removed.

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import RunFingerprints, list_contradictions
 from analytics.store.ranges import MAX_SUMS, MODULUS, Ranges, StoredRange
 from quarto.errors import FailureError
 
 
 def select_replaced_files(
-    archive: Archive, run_id: str, files: Iterable[StoredRange], games: Ranges
+    archive: ArchiveStore, run_id: str, files: Iterable[StoredRange], games: Ranges
 ) -> set[StoredRange]:
     """Return the files of games whose games are also in ``games``, the ranges of the run that count.
 
@@ -67,7 +67,7 @@ def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: in
     far_sums.update([*(reached - far_sums)][: max(0, MAX_SUMS - len(far_sums))])
 
 
-def _has_same_games(archive: Archive, run_id: str, file: StoredRange, games: Ranges) -> bool:
+def _has_same_games(archive: ArchiveStore, run_id: str, file: StoredRange, games: Ranges) -> bool:
     """Return whether the files that count hold the same games as a file, as reading them shows."""
     counted = RunFingerprints(archive, run_id, games.select_overlapping(file.first, file.end))
     with suppress(FailureError):  # a damaged file proves nothing

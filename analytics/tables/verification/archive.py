@@ -18,7 +18,7 @@ from analytics.store.archive import (
     FORMAT_REMEDY,
     GAMES_FOLDER,
     REPLAY_REMEDY,
-    Archive,
+    ArchiveStore,
     list_lost_ranges,
     load_sweep_job,
 )
@@ -55,19 +55,19 @@ class Verification:
     problems: list[Problem] = field(default_factory=list)
 
 
-def verify_archive(archive: Archive, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
+def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
     """Check all records, and all files that count, one range of games at a time.
 
     ``on_games`` is called with the number of games of each range. Problems are returned, never raised.
     """
-    verification, archive = Verification(), Archive(archive.root)
+    verification, archive = Verification(), ArchiveStore(archive.root)
     verification.problems += _verify_file_kinds(archive)
     if not verification.problems:
         _verify_records(archive, verification, on_games)
     return verification
 
 
-def _verify_file_kinds(archive: Archive) -> Iterator[Problem]:
+def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
     """Find entries that are neither files nor folders, and folders that cannot be listed: then all else is skipped."""
     try:
         with explain_errors("list", archive.root):
@@ -77,7 +77,7 @@ def _verify_file_kinds(archive: Archive) -> Iterator[Problem]:
         yield Problem(archive.root, f"{error}; until then nothing else is verified")
 
 
-def _verify_records(archive: Archive, verification: Verification, on_games: Callable[[int], None]) -> None:
+def _verify_records(archive: ArchiveStore, verification: Verification, on_games: Callable[[int], None]) -> None:
     """Check all records, and all files that count, in an archive that can be listed."""
     for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
         verification.runs += 1
@@ -101,7 +101,7 @@ def _verify_records(archive: Archive, verification: Verification, on_games: Call
         ]
 
 
-def _verify_record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
+def _verify_record(archive: ArchiveStore, run_id: str) -> tuple[RunRecord | None, list[Problem]]:
     """Return a run's record, None if it cannot be read, and what is wrong with it."""
     path = archive.run_record_path(run_id)
     try:
@@ -121,7 +121,11 @@ def _verify_record(archive: Archive, run_id: str) -> tuple[RunRecord | None, lis
 
 
 def _verify_run(
-    archive: Archive, record: RunRecord, ranges: Ranges, verification: Verification, on_games: Callable[[int], None]
+    archive: ArchiveStore,
+    record: RunRecord,
+    ranges: Ranges,
+    verification: Verification,
+    on_games: Callable[[int], None],
 ) -> None:
     """Check what a run has, and count it in ``verification``."""
     unsound = set[StoredRange]()
@@ -161,7 +165,7 @@ def _count_effective_rows(
     return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)
 
 
-def _verify_ineffective_files(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
+def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
     """Find files that do not count and hold other games of the same units than those that do."""
     mine, effective = RunFingerprints(archive, record.run_id, ranges), {stored_range[:3] for stored_range in ranges}
     for other in sorted(archive.list_files(GAMES_FOLDER, record.run_id)):
@@ -181,7 +185,7 @@ def _verify_ineffective_files(archive: Archive, record: RunRecord, ranges: Range
             yield Problem(path, f"cannot be compared with the games that count: {error}")
 
 
-def _verify_nothing_lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
+def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
     """Find what a run had when its record was written, and has no longer."""
     for first, end in list_lost_ranges(record, ranges):
         remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
@@ -197,7 +201,7 @@ def _verify_nothing_lost(archive: Archive, record: RunRecord, ranges: Ranges) ->
             yield Problem(path, MISSING_VERDICT)
 
 
-def _verify_references(archive: Archive) -> Iterator[Problem]:
+def _verify_references(archive: ArchiveStore) -> Iterator[Problem]:
     """Find verdicts and jobs of sweeps whose run is gone. Damaged ones are found elsewhere; a policy needs no run."""
     recorded = {*archive.list_recorded_run_ids()}
     for path in sprt_verdicts.list_verdict_files(archive):
@@ -210,7 +214,7 @@ def _verify_references(archive: Archive) -> Iterator[Problem]:
                 yield Problem(path, f"its run {run_id} is gone: {GONE_REMEDY}")
 
 
-def _verify_sweeps(archive: Archive) -> Iterator[Problem]:
+def _verify_sweeps(archive: ArchiveStore) -> Iterator[Problem]:
     files, jobs = archive.list_job_files(), dict[PurePath, int]()
     for path in files:
         numbers = max(jobs.get(path.parent, 0), int(path.stem) + 1)

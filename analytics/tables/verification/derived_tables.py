@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames, merge_games
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import read_games, read_rows
@@ -51,7 +51,7 @@ RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by ro
 class DerivedTableFile:
     """A file of a derived table; it is sound, its rows are to be checked."""
 
-    archive: Archive
+    archive: ArchiveStore
     record: RunRecord
     stored: StoredRange
     sources: Sequence[StoredRange]  # the ranges of games that its range overlaps
@@ -78,7 +78,7 @@ class DerivedTableFile:
 
 
 def verify_table(
-    archive: Archive, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
+    archive: ArchiveStore, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
 ) -> tuple[int, list[Problem]]:
     """Count the rows of a derived table that a run has, and list the problems of names, files and rows.
 
@@ -271,13 +271,13 @@ def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) ->
     return read_frames()
 
 
-def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
+def verify_verdicts(archive: ArchiveStore, record: RunRecord) -> tuple[int, list[Problem]]:
     """Count the verdicts of a run, and list their problems."""
     paths = [path for path in sprt_verdicts.list_verdict_files(archive) if path.parent.name == f"run={record.run_id}"]
     return len(paths), [problem for path in paths for problem in _verify_verdict(archive, record, path)]
 
 
-def _verify_verdict(archive: Archive, record: RunRecord, path: PurePath) -> Iterator[Problem]:
+def _verify_verdict(archive: ArchiveStore, record: RunRecord, path: PurePath) -> Iterator[Problem]:
     if not record.swapped:
         yield Problem(path, "the run has no pairs: its seats are fixed")
         return

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import PlyColumns
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -41,7 +41,7 @@ class Problem:
 class RangeFiles:
     """A range of games that counts, and where its files are."""
 
-    archive: Archive
+    archive: ArchiveStore
     record: RunRecord
     stored: StoredRange
 

@@ -77,10 +77,10 @@ def _count_rows(card: PolicyCard) -> int:
 def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
     """Print the size and the source of the policy, and a command that plays by it."""
     from analytics.store import policy_cards
-    from analytics.store.archive import Archive
+    from analytics.store.archive import ArchiveStore
 
     learned = card.learned
-    ids, archive = learned["run_ids"], Archive(root)
+    ids, archive = learned["run_ids"], ArchiveStore(root)
     runs = f"{len(ids)} runs" if len(ids) > 1 else f"run {ids[0]}"
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"

@@ -9,7 +9,7 @@ import typer
 from analytics.policies import listing
 from analytics.questions.columns import text_column
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.texts import to_line
 from runners.config.agent_policies import format_policy_card, list_reader_names
 from runners.learning.policies.lineage import format_lineage
@@ -21,7 +21,7 @@ from runners.terminal.tables import output_frame
 
 def output_policies(root: PurePath, table: TableOutput) -> None:
     """Print or write the policies of an archive."""
-    policies = listing.list_policies(Archive.open(root))
+    policies = listing.list_policies(ArchiveStore.open(root))
     output_frame(policies, table)
     if table.is_printed and len(policies):
         readers = {kind: ", ".join(list_reader_names(kind)) for kind in policies["kind"].unique().sort()}
@@ -36,7 +36,7 @@ def print_policy(root: PurePath, name: str) -> None:
 
     Raises ``NotFoundError`` if there is none.
     """
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     card = policy_store.find(archive, name)
     properties = format_policy_card(card, policy_cards.policy_folder(archive, card.policy_id))
     names, texts = zip(*properties, strict=True)  # a name may come more than once

@@ -36,7 +36,7 @@ from analytics.policies.kinds.dataset import (
 )
 from analytics.questions.selection import Selection, read_selected_games, select_games
 from analytics.store import policy_store
-from analytics.store.archive import Archive, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
@@ -114,10 +114,10 @@ class CountTask(Task[CountChunk, CountResult]):
     settings: Mapping[str, Any]
 
     def build_worker(self) -> Worker[CountChunk, CountResult]:
-        archive = Archive.open(parse_location(self.root))
+        archive = ArchiveStore.open(parse_location(self.root))
         return lambda chunk, _stop: self._count(archive, chunk)
 
-    def _count(self, archive: Archive, chunk: CountChunk) -> CountResult:
+    def _count(self, archive: ArchiveStore, chunk: CountChunk) -> CountResult:
         selected = read_selected_games(archive, chunk.run_id, chunk.games.file, chunk.extent)
         record = check_record_format(archive.load_run(chunk.run_id))
         dataset = Dataset((record,), (0, len(selected.game_id)), *selected)
@@ -220,7 +220,7 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
         tables,
         pictures,
     )
-    return policy_store.save(Archive.open(request.root), policy, origin)
+    return policy_store.save(ArchiveStore.open(request.root), policy, origin)
 
 
 class DerivedPolicy(NamedTuple):

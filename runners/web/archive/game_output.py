@@ -30,7 +30,7 @@ from analytics.questions.logged_games import (
     load_logged_game,
 )
 from analytics.questions.selection import GameFilter
-from analytics.store.archive import Archive, unknown_run_error
+from analytics.store.archive import ArchiveStore, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
 from quarto.game import Game, describe_line, format_cells
@@ -59,7 +59,7 @@ EVALUATION_LEGEND = (
 )
 
 
-def parse_game_reference(archive: Archive, reference: str, run: str | None) -> tuple[str, int]:
+def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None) -> tuple[str, int]:
     """The run and the id of a game that is written as tables print it, ``15ab38 555``, or as its id alone.
 
     The run may be left out if there is only one. Raises ``RequestError`` for anything else.
@@ -71,7 +71,7 @@ def parse_game_reference(archive: Archive, reference: str, run: str | None) -> t
     return _find_run_id(archive, named[0] if named else ""), int(number)
 
 
-def _find_run_id(archive: Archive, prefix: str) -> str:
+def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
     """The run whose id begins so."""
     known = archive.list_recorded_run_ids()
     found = [run_id for run_id in known if run_id.startswith(prefix)]
@@ -98,7 +98,7 @@ def output_game(
     """
     if animate and svg_file is None:
         raise RequestError("--animate is about the picture of --svg FILE, which is missing")
-    run_id, game_id = parse_game_reference(Archive.open(root), reference, run)
+    run_id, game_id = parse_game_reference(ArchiveStore.open(root), reference, run)
     with open_archive(root) as opened:
         game = load_logged_game(opened, run_id, game_id)
         judged = logged_games.read_judgements(opened, run_id, game_id)

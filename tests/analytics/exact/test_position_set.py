@@ -25,7 +25,7 @@ from analytics.exact.position_set import (
     summarise_regrets,
     to_batch,
 )
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.batch import Games, Turns
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
@@ -55,7 +55,7 @@ def shipped() -> PositionSet:
 
 
 def test_a_slice_of_the_set_that_ships_is_made_again(frame: pl.DataFrame) -> None:
-    built = build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(piece_counts=(12, 14), megabytes=4.0))
+    built = build_position_frame(ArchiveStore.open(SAMPLE), MADE_WITH._replace(piece_counts=(12, 14), megabytes=4.0))
     assert built.equals(frame.filter(pl.col("pieces").is_in([12, 14])))
 
 
@@ -116,7 +116,7 @@ def test_arrangements_without_a_line_are_drawn_and_become_positions(rules: objec
 def test_sets_are_made_for_other_rules() -> None:
     square = PRESETS["square"]
     built = build_position_frame(
-        Archive.open(SAMPLE), PositionSetOptions(square, positions_per_source=4, piece_counts=(12,), megabytes=1.0)
+        ArchiveStore.open(SAMPLE), PositionSetOptions(square, positions_per_source=4, piece_counts=(12,), megabytes=1.0)
     )
     assert built["position"].n_unique() == 8
     for (text,), rows in built.group_by("position"):
@@ -127,7 +127,7 @@ def test_sets_are_made_for_other_rules() -> None:
 
 
 def test_logged_positions_are_those_of_the_games() -> None:
-    games = read_logged_games(Archive.open(SAMPLE), CLASSIC)
+    games = read_logged_games(ArchiveStore.open(SAMPLE), CLASSIC)
     logged = {tuple(column) for column in np.concatenate([games.pieces[:9], games.cells[:8]]).T.tolist()}
     candidates = next(sample_logged_positions(games, 8, 1))
     assert len(candidates.cells) == min((games.plies > 8).sum(), position_set.SAMPLE_BLOCK)
@@ -140,12 +140,12 @@ def test_logged_positions_are_those_of_the_games() -> None:
 
 def test_logged_games_have_one_order_whatever_files_they_are_in(tmp_path: Path) -> None:
     single, scattered = (
-        read_logged_games(Archive.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
+        read_logged_games(ArchiveStore.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
     )
     for one, other in zip(single, scattered, strict=True):
         assert np.array_equal(one, other)
     with pytest.raises(RequestError, match="has no games under rules 'torus'"):
-        read_logged_games(Archive.open(tmp_path / "2"), PRESETS["torus"])
+        read_logged_games(ArchiveStore.open(tmp_path / "2"), PRESETS["torus"])
 
 
 def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.DataFrame) -> None:
@@ -167,9 +167,9 @@ def test_rules_without_a_set_and_archives_without_games_are_refused(tmp_path: Pa
     with pytest.raises(RequestError, match=r"no set of positions for rules 'torus'.*policy positions --rules torus"):
         position_set.find_shipped_set_path("torus")
     with pytest.raises(RequestError, match="no games under rules 'torus'"):
-        build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["torus"], piece_counts=(14,)))
+        build_position_frame(ArchiveStore.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["torus"], piece_counts=(14,)))
     with pytest.raises(RequestError, match="the mover chooses the piece"):
-        build_position_frame(Archive.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["own_piece"]))
+        build_position_frame(ArchiveStore.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["own_piece"]))
 
 
 @pytest.fixture(scope="module")

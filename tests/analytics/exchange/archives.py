@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import LARGEST_RANGE
 from analytics.store.records import RunRecord
 from quarto.batch import Block
@@ -32,7 +32,7 @@ def blocks_of(run: RunRecord, pairs: int = 8) -> list[Block]:
 
 def archive_of(root: Path, most: int = LARGEST_RANGE) -> Path:
     """Write an archive of the three runs, each in files of at most ``most`` units."""
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     for run in RUNS:
         archive.write_run(run)
         store(archive, run.run_id, blocks_of(run), most=most)

@@ -18,7 +18,7 @@ from analytics.exact import position_set
 from analytics.exchange import data_package
 from analytics.exchange.export import ExportRequest, write_export
 from analytics.questions.sql.views import VIEWS, find_column_meanings_and_units
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS
 from tests.analytics.folders import snapshot
@@ -97,7 +97,7 @@ def test_every_exported_column_has_a_meaning() -> None:
 
 
 def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(spec_of(pairings=((LABEL, "b"),)), command=HOSTILE)
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1, 0, 0, 4)], run.pairings)

@@ -20,7 +20,7 @@ import pytest
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, _write_atomically, write_export
 from analytics.exchange.export_blocks import NAMED_PERSPECTIVES
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_game
 from quarto.rules import Rules
@@ -71,7 +71,7 @@ def logged(root: Path, rules: Rules) -> tuple[Games, str]:
     games = [random_game(dice, rules, forfeits=0.3) for _ in range(30)]
     games = [game for game in games if len(game["plies"]) >= OPENING][:20]
     run = record(spec_of(rules, LABELS, opening_plies=OPENING))
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(run)
     store(archive, run.run_id, [block_of(games, opening=OPENING)], LABELS)
     return [*enumerate(games)][0::2] + [*enumerate(games)][1::2], run.run_id

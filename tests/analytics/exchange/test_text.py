@@ -28,7 +28,7 @@ from analytics.exchange.text import (
 )
 from analytics.questions.pairings import load_results, pairings_frame
 from analytics.questions.ratings import compute_ratings
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import select_games
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.verification.archive import verify_archive
@@ -58,7 +58,7 @@ def read(text: str | bytes, **tags: Any) -> ParsedText:
 def import_text(root: Path, text: str | bytes, **tags: Any) -> list[ImportedRun]:
     parsed_text = read(text, **tags)
     assert parsed_text.bad_lines == []
-    return import_games(Archive.open(root, create=True), parsed_text, naive.PRESETS, CODE, "qarena archive import")
+    return import_games(ArchiveStore.open(root, create=True), parsed_text, naive.PRESETS, CODE, "qarena archive import")
 
 
 def text_from(root: Path, output: Path, where: str | None = None) -> bytes:
@@ -177,7 +177,7 @@ def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(scatte
     assert answers(copy) == expected
     assert {*expected} >= {"ratings classic", "ratings square"}
     assert text_from(copy, tmp_path / "two") == text
-    report = verify_archive(Archive.open(copy))
+    report = verify_archive(ArchiveStore.open(copy))
     assert (report.problems, report.games) == ([], 120)
     assert [imported.added for imported in import_text(copy, text)] == [0, 0, 0]
     shuffled = text.splitlines(keepends=True)
@@ -191,7 +191,7 @@ def test_parts_of_runs_are_single_games_and_leave_as_the_same_text(scattered: Pa
     copy, text = tmp_path / "copy", text_from(scattered, tmp_path / "one", where)
     done = import_text(copy, text)
     assert games_of(copy).equals(games_of(scattered, where))
-    assert {run.swapped for run in Archive.open(copy).load_runs()} == {False}
+    assert {run.swapped for run in ArchiveStore.open(copy).load_runs()} == {False}
     assert text_from(copy, tmp_path / "two") == text
     assert [imported.added for imported in import_text(copy, text)] == [0] * len(done)
 
@@ -209,7 +209,7 @@ def test_a_text_that_lost_a_line_or_a_record_has_single_games(unsplit: Path, tmp
 
 def run_of(root: Path, pairs: int, seed: int = 7) -> Path:
     """Write an archive of the first run with ``pairs`` pairs in each pairing."""
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(RUNS[0])
     blocks = [random_block(seed, pairing, 0, 12, forfeits=0.2) for pairing in range(3)]
     games = [block._replace(games=select_games(block.games, slice(2 * pairs))) for block in blocks]
@@ -222,7 +222,7 @@ def test_a_whole_run_gets_what_it_lacks(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     assert [import_text(root, text)[0].added for text in (short, long, short)] == [30, 42, 0]
     assert text_from(root, tmp_path / "text") == long
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
 
 
 def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"units 0 to 7 of the archive are other games than the text has"):
         import_text(root, other)
     code = {**CODE, "fingerprint": "cd" * 8}
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     archive.write_run(structs.replace(RUNS[0], code=code))
     longer = text_from(run_of(tmp_path / "longer", 12), tmp_path / "text")
     with pytest.raises(RequestError, match=r"was played by other code \(cdcdcdcdcdcdcdcd\) than the games of the text"):
@@ -256,7 +256,7 @@ def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
         assert changed != text
         with pytest.raises(RequestError, match=complaint):
             import_text(tmp_path / name, changed)
-        assert Archive.open(tmp_path / name).load_runs() == []
+        assert ArchiveStore.open(tmp_path / name).load_runs() == []
     assert (
         read(text.replace(b'"seed":7', b'"seed":8'))
         .bad_lines[0]
@@ -284,7 +284,7 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     root = tmp_path / "archive"
     done = import_text(root, "\n".join(lines))
     assert sum(imported.added for imported in done) == 30
-    assert verify_archive(Archive.open(root)).problems == []
+    assert verify_archive(ArchiveStore.open(root)).problems == []
     text = text_from(root, tmp_path / "text").decode()
     assert sorted(text.splitlines()) == sorted(lines)
     of_tag = {tag: [line for line in lines if line.startswith(f"{tag} [res")] for tag in tags}
@@ -312,7 +312,7 @@ def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
 
 def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
     (done,) = import_text(tmp_path / "archive", f"[event=final [1\\]] [date=2026-11-20] [agent_0=a] [agent_1=b] {WON}")
-    record = Archive.open(tmp_path / "archive").find_run(done.run_id)
+    record = ArchiveStore.open(tmp_path / "archive").find_run(done.run_id)
     assert record is not None
     source = record.spec["imported"]
     assert (source["event"], source["date"]) == ("final [1]", "2026-11-20")
@@ -378,7 +378,7 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     text, grown = format_games(first, imported) + format_games(second, imported), format_games(second, more)
     root = tmp_path / "archive"
     (done,) = import_text(root, text)
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     before = archive.list_effective_ranges(done.run_id)
     assert [stored[:2] for stored in before] == [(first, min(first + 4, 42)) for first in range(0, 42, 4)]
     assert verify_archive(archive).problems == []
@@ -408,8 +408,8 @@ def test_the_order_of_a_text_is_kept_across_players_and_seats(tmp_path: Path) ->
     (grown,) = import_text(root, "\n".join(lines))
     assert (grown.run_id, grown.games, grown.added) == (half.run_id, 80, 30)
     assert import_text(root, "\n".join(sorted(lines, key=lambda line: line[:40]))) == [grown._replace(added=0)]
-    assert verify_archive(Archive.open(root)).problems == []
-    compact_run(Archive.open(root), grown.run_id)
+    assert verify_archive(ArchiveStore.open(root)).problems == []
+    compact_run(ArchiveStore.open(root), grown.run_id)
     with open_archive(root) as opened:
         rows = opened.sql("""
             SELECT any_value(agent_0) AS agent_0,
@@ -442,7 +442,7 @@ def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
     assert added(ab, ba, cd) == [(run, 18, 0), (other[0], 9, 0)]
     changed = added(ab[:1] + ab[2:])  # no continuation: other games
     assert changed[0][0] not in (run, other[0])
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     assert archive.list_effective_ranges(run).covered_ranges == [(0, 18)]
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(run)) > 2

@@ -17,7 +17,7 @@ from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, explore_pos
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_interval
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import derive_stored_positions
 from analytics.tables.derived.positions import PositionCounts, counts_to_frame
 from quarto.canonical import canonical_position
@@ -38,10 +38,10 @@ Kept = list[tuple[int, Game]]
 TWO = PAIRINGS[:2]
 
 
-def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int = 32) -> tuple[Archive, Kept]:
+def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60, most: int = 32) -> tuple[ArchiveStore, Kept]:
     """An archive of one run of two pairings whose games often begin alike, and its games with their ids."""
     dice = random.Random(f"{rules.name} {opening}")
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     run = record(spec_of(rules, TWO, opening_plies=opening))
     archive.write_run(run)
     games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
@@ -58,7 +58,7 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OpenArch
         yield opened, kept
 
 
-def indexed(archive: Archive) -> Archive:
+def indexed(archive: ArchiveStore) -> ArchiveStore:
     index(archive, 6)
     return archive
 

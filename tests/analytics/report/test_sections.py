@@ -22,7 +22,7 @@ from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.result import render_results_svg
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
 from tests.analytics.chosen_games import (
     BY_GAMES,
@@ -43,12 +43,12 @@ each_choice = pytest.mark.parametrize(("where", "keep"), CHOICES, ids=["all", "a
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     return write_archive(tmp_path_factory.mktemp("figures") / "archive")
 
 
 @pytest.fixture(scope="module")
-def opened(archive: Archive) -> OpenArchive:
+def opened(archive: ArchiveStore) -> OpenArchive:
     return open_archive(archive.root)
 
 
@@ -220,7 +220,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     pairings = [(label, "everybody") for label in labels]
     blocks = [random_block(number, number, 0, 4) for number in range(len(labels))]
     run = record(spec_of(pairings=pairings))
-    archive = Archive.open(tmp_path / "many", create=True)
+    archive = ArchiveStore.open(tmp_path / "many", create=True)
     archive.write_run(run)
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
@@ -322,7 +322,7 @@ def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
 def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     label = "mcts(exploration=1.41421356,iterations=40,reuse=true,safe_gifts=true)"
     pairings = [(label, "random")]
-    archive = Archive.open(tmp_path / "long", create=True)
+    archive = ArchiveStore.open(tmp_path / "long", create=True)
     run = record(spec_of(pairings=pairings))
     archive.write_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)

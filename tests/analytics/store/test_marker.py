@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import build_memory_path
 from tests.another_user import another_user, visible_folder
 from tests.paths import SAMPLE
@@ -68,7 +68,7 @@ def test_ones_own_archive_is_not_noted_but_another_one_in_its_place_is(
     root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own_root = tmp_path / "own"
-    Archive.open(own_root, create=True)
+    ArchiveStore.open(own_root, create=True)
     assert notes_of(own_root, caplog) == 0
     shutil.rmtree(own_root)
     root.rename(own_root)

@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import listing
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
@@ -36,8 +36,8 @@ BOMB = 2_000_000  # equal rows
 
 
 @pytest.fixture
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
-    new_archive = Archive.open(root_of(request, tmp_path), create=True)
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
+    new_archive = ArchiveStore.open(root_of(request, tmp_path), create=True)
     new_archive.write_run(record())  # of which policies are learned
     return new_archive
 
@@ -52,7 +52,7 @@ def assert_same(actual: Policy, expected: Policy) -> None:
 
 @pytest.mark.parametrize("policy", [COUNTS, GENES], ids=lambda policy: policy.kind)
 @BOTH
-def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, policy: Policy) -> None:
+def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: ArchiveStore, policy: Policy) -> None:
     saved = policy_store.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
     for id_or_name in ("mine", saved.policy_id):
         card, stored_policy = policy_store.read(archive, id_or_name)
@@ -91,7 +91,7 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
 
 
 @BOTH
-def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
+def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: ArchiveStore) -> None:
     first = policy_store.save(archive, COUNTS, origin())
     more = replace(COUNTS, table={name: column[:2] for name, column in COUNTS.table.items()})
     second = policy_store.save(archive, more, origin(learned=LEARNED | {"games": 40}))
@@ -110,7 +110,7 @@ def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archiv
 
 
 @BOTH
-def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_counts_once_its_card_is_there(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     folder = archive.root / "policies" / card.policy_id
     archive.backend.remove(folder / "card.json")
@@ -128,20 +128,20 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
 
 
 @BOTH
-def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_is_saved_again_in_one_step(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the same knowledge with another curve: until the new card is there, the old one and its curve count."""
     before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     other = CURVE.with_columns(pl.col("win_rate") / 2)
-    save, stops = Archive.write_record, iter([True, False])
+    save, stops = ArchiveStore.write_record, iter([True, False])
 
-    def look(self: Archive, path: PurePath, card: PolicyCard) -> None:
+    def look(self: ArchiveStore, path: PurePath, card: PolicyCard) -> None:
         assert policy_store.list_problems(archive, before.policy_id) == []
         assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
         if next(stops):
             raise KeyboardInterrupt
         save(self, path, card)
 
-    monkeypatch.setattr(Archive, "write_record", look)
+    monkeypatch.setattr(ArchiveStore, "write_record", look)
     for _ in range(2):
         with suppress(KeyboardInterrupt):
             policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
@@ -152,7 +152,7 @@ def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pyte
     assert [file.path.name for file in list_unneeded_files(archive)] == [before.stored_name("curve.parquet")]
 
 
-def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
+def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: ArchiveStore) -> None:
     policy_store.save(archive, COUNTS, origin())
     with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'\? valid: mine"):
         policy_store.read(archive, "mien")
@@ -169,7 +169,7 @@ def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -
         (replace(COUNTS, table={"a": np.array([0.0, np.nan])}), "column 'a' is nan in row 1"),
     ],
 )
-def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
+def test_a_policy_with_invalid_values_is_not_saved(archive: ArchiveStore, broken: Policy, expected: str) -> None:
     before = snapshot(Path(archive.root))
     with pytest.raises(ValueError, match=expected):
         policy_store.save(archive, broken, origin())
@@ -238,7 +238,7 @@ def truncate(folder: Path) -> None:
     ],
 )
 def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(
-    archive: Archive, damage: Callable[[Path], None], expected: str
+    archive: ArchiveStore, damage: Callable[[Path], None], expected: str
 ) -> None:
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
@@ -269,7 +269,7 @@ def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_ver
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change: dict[str, Any]) -> None:
+def test_a_damaged_card_is_named_and_stops_nothing_else(archive: ArchiveStore, change: dict[str, Any]) -> None:
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     path = archive.root / "policies" / card.policy_id / "card.json"

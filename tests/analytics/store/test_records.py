@@ -19,7 +19,7 @@ from analytics.exact.tablebase import SHIPPED_FOLDER, TablebaseCard
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import render_report
 from analytics.store import policy_cards, policy_store, sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.marker import Marker
 from analytics.store.policy_cards import PolicyCard, PolicyFile
 from analytics.store.ranges import UnitLine
@@ -281,7 +281,7 @@ SEVERAL_LINES = ("command", "error", "verdict")  # places of texts that were typ
 
 
 @pytest.mark.parametrize("every", [False, *seldom(True)], ids=["one of each", "every"])
-def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(full_archive: Archive, every: bool) -> None:
+def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(full_archive: ArchiveStore, every: bool) -> None:
     """Check each text in the place of a label and each place with one text, or all combinations."""
     for place, (pattern, change) in RECORDS.items():
         (path,) = Path(full_archive.root).glob(pattern)
@@ -306,7 +306,7 @@ def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(full_arch
         path.write_bytes(sound)
 
 
-def test_a_report_about_such_a_label_is_refused_and_aborts_nothing(archive: Archive) -> None:
+def test_a_report_about_such_a_label_is_refused_and_aborts_nothing(archive: ArchiveStore) -> None:
     """Check a label with ESC, at which a renderer of pictures once ended the process."""
     forge(Path(archive.run_record_path(RUN_ID)), put("spec", "agents", 0, "label")("\x1b[31m"))
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="is damaged"):
@@ -354,7 +354,7 @@ def test_a_label_is_refused_by_the_same_rule_when_it_is_typed() -> None:
     assert LABEL.fullmatch("größer(日本, depth=2) שלום ✓")
 
 
-def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive: Archive) -> None:
+def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive: ArchiveStore) -> None:
     archive.update_run(RUN_ID, lambda run: run and structs.replace(run, command="qarena run 'a\n\tb\x1b[2J'"))
     assert archive.load_run(RUN_ID).command == "qarena run 'a\n\tb\\x1b[2J'"
     archive.write_sweep_job(SweepJob("s", 0, {}, None, "failed", "ValueError: \x1b[31mred\u202e"))
@@ -364,13 +364,13 @@ def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive
     assert policy_store.find(archive, "mine").learned["command"] == "qarena train \\x9b"
 
 
-def test_other_texts_are_refused_before_anything_is_written(archive: Archive) -> None:
+def test_other_texts_are_refused_before_anything_is_written(archive: ArchiveStore) -> None:
     with pytest.raises(RequestError, match=r"this cannot be recorded: 'red\\x1b\[31m' has characters that are not"):
         archive.write_sweep_job(SweepJob("s", 0, {"agent": "red\x1b[31m"}))
     assert archive.load_sweep_jobs() == []
 
 
-def test_a_gene_that_is_not_on_the_card_is_refused(archive: Archive) -> None:
+def test_a_gene_that_is_not_on_the_card_is_refused(archive: ArchiveStore) -> None:
     card = policy_store.save(archive, GENES, origin())
     folder = Path(archive.root) / "policies" / card.policy_id
     forge(folder / "card.json", lambda values: values["parameters"].pop("beta"))

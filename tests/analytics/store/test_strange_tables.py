@@ -16,7 +16,7 @@ import pytest
 from analytics.policies.table_import import read_policy_table
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.parquet.encoder import ColumnChunk, ParquetBuilder, allocate_buffer, allocate_facts, encode_parquet
 from analytics.store.parquet.metadata import (
     BINARY,
@@ -100,7 +100,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def put(archive: Archive, content: bytes, rows: int) -> None:
+def put(archive: ArchiveStore, content: bytes, rows: int) -> None:
     """Put other bytes in the place of a policy's table. Its card says how many rows there are, and all else fits."""
     folder = Path(archive.root) / "policies" / policy_store.save(archive, COUNTS, origin()).policy_id
     digest = hashlib.sha256(content).hexdigest()
@@ -129,7 +129,7 @@ def short() -> bytes:
 )
 @pytest.mark.usefixtures("unread")
 def test_a_policys_table_is_counted_before_it_is_read(
-    archive: Archive, content: Callable[[], bytes], rows: int, complaint: str
+    archive: ArchiveStore, content: Callable[[], bytes], rows: int, complaint: str
 ) -> None:
     put(archive, content(), rows)
     (problem,) = verify_of_policies(archive)
@@ -142,14 +142,14 @@ def test_a_policys_table_is_counted_before_it_is_read(
                 opened.sql(question)
 
 
-def verify_of_policies(archive: Archive) -> list[str]:
+def verify_of_policies(archive: ArchiveStore) -> list[str]:
     card = policy_store.find(archive, "mine")
     return [problem for _, problem in policy_store.list_problems(archive, card.policy_id)]
 
 
 @pytest.mark.parametrize("tables", [("games",), ("plies",), tuple(DERIVED_TABLES)], ids=lambda tables: tables[0])
 def test_a_table_of_a_run_is_counted_before_it_is_read(
-    full_archive: Archive, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    full_archive: ArchiveStore, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     archive = full_archive
     for table in tables:
@@ -173,7 +173,7 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
                 opened.sql(f"SELECT count(*) FROM {table}")
 
 
-def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> None:
+def test_a_table_has_no_more_rows_than_its_units_can_have(archive: ArchiveStore) -> None:
     frame = pl.DataFrame(
         {name: np.arange(10_000) % 100 for name in TABLE_SCHEMAS["plies"]}, schema=TABLE_SCHEMAS["plies"]
     )
@@ -224,7 +224,7 @@ def test_prefixes_unpack_to_a_thousand_times_their_bytes() -> None:
     ids=["encoding", "codec", "type"],
 )
 def test_what_no_table_of_ours_is_stored_as_is_not_read(
-    content: Callable[[], bytes], complaint: str, imported: bool, full_archive: Archive, tmp_path: Path
+    content: Callable[[], bytes], complaint: str, imported: bool, full_archive: ArchiveStore, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=f"has a column {complaint}, which is not read"):
         read_footer(io.BytesIO(content()))

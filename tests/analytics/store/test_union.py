@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from analytics import open_archive
 from analytics.statistics.tally import tally_by_pairing
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import StoredRange, split_into_files
 from analytics.tables.derived.indexing import index_runs
@@ -46,12 +46,12 @@ class StoppedError(Exception):
 
 
 @contextmanager
-def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
+def stopped_after(archive: ArchiveStore, writes: int) -> Iterator[None]:
     """Let so many files be written or removed inside the context, and no more."""
     remaining, backend = itertools.count(writes, -1), archive.backend
-    put, take = Archive.write_file, backend.remove
+    put, take = ArchiveStore.write_file, backend.remove
 
-    def write(self: Archive, path: PurePath, content: bytes) -> None:
+    def write(self: ArchiveStore, path: PurePath, content: bytes) -> None:
         if next(remaining) <= 0:
             raise StoppedError
         put(self, path, content)
@@ -62,7 +62,7 @@ def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
         take(path)
 
     with pytest.MonkeyPatch.context() as patch, suppress(StoppedError):
-        patch.setattr(Archive, "write_file", write)
+        patch.setattr(ArchiveStore, "write_file", write)
         patch.setattr(backend, "remove", take_away)
         yield
 
@@ -77,7 +77,7 @@ def fingerprint(unit: int, seed: int) -> int:
 
 
 @cache
-def honest_units(name: str, first: int, end: int, total: int, files: Callable[[], Archive]) -> frozenset[int]:
+def honest_units(name: str, first: int, end: int, total: int, files: Callable[[], ArchiveStore]) -> frozenset[int]:
     """Return the units of a file whose games are honest; a name says which games they are."""
     if total == sum(fingerprint(unit, HONEST) for unit in range(first, end)) % MODULUS:
         return frozenset(range(first, end))
@@ -102,8 +102,8 @@ class TwoArchives(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.archives = [Archive.open(self.folder / name, create=True) for name in "ab"]
-        self.listings = [[Archive(archive.root).list_effective_ranges(RUN_ID)] for archive in self.archives]
+        self.archives = [ArchiveStore.open(self.folder / name, create=True) for name in "ab"]
+        self.listings = [[ArchiveStore(archive.root).list_effective_ranges(RUN_ID)] for archive in self.archives]
         self.counted, self.honest = [frozenset[int](), frozenset[int]()], [frozenset[int](), frozenset[int]()]
         self.is_forged = False
         for archive in self.archives:
@@ -167,7 +167,7 @@ class TwoArchives(RuleBasedStateMachine):
 
     @rule(number=NUMBER)
     def list_files(self, number: int) -> None:
-        self.listings[number].append(Archive(self.archives[number].root).list_effective_ranges(RUN_ID))
+        self.listings[number].append(ArchiveStore(self.archives[number].root).list_effective_ranges(RUN_ID))
 
     @rule(number=NUMBER, first=st.integers(0, UNITS - 1), size=st.integers(1, 40))
     def forge(self, number: int, first: int, size: int) -> None:
@@ -178,9 +178,9 @@ class TwoArchives(RuleBasedStateMachine):
     def units_that_count_are_those_in_files(self) -> None:
         for number in range(2) if hasattr(self, "archives") else ():
             self.archives[number].refresh()
-            self._look(number, Archive(self.archives[number].root))
+            self._look(number, ArchiveStore(self.archives[number].root))
 
-    def _look(self, number: int, archive: Archive) -> None:
+    def _look(self, number: int, archive: ArchiveStore) -> None:
         files, ranges = archive.list_files("games", RUN_ID), archive.list_effective_ranges(RUN_ID)
         units = [unit for stored in ranges for unit in range(stored.first, stored.end)]
         assert units == sorted({unit for file in files for unit in range(file.first, file.end)})
@@ -198,7 +198,7 @@ class TwoArchives(RuleBasedStateMachine):
     @rule(number=NUMBER)
     def ask(self, number: int) -> None:
         """Check that everything that reads games reads each of them once."""
-        archive = Archive(self.archives[number].root)
+        archive = ArchiveStore(self.archives[number].root)
         ranges, line = archive.list_effective_ranges(RUN_ID), record().unit_line
         assert [read_games(archive, RUN_ID, stored).fingerprint for stored in ranges] == [
             stored.fingerprint for stored in ranges
@@ -249,13 +249,13 @@ def test_units_that_count_are_those_in_files_in_a_thousand_histories() -> None:
 
 
 def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path, create=True)
+    archive = ArchiveStore.open(tmp_path, create=True)
     archive.write_run(record())
     first, second = (store_span(archive, span, games_of_seed(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [first[:2], (20, 30)]
     path = archive.find_path("plies", RUN_ID, second)
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
     with pytest.raises(FailureError, match="has other bytes"):
-        Archive(tmp_path).list_effective_ranges(RUN_ID)
-    assert any(str(path) in problem.fault for problem in verify_archive(Archive(tmp_path)).problems)
+        ArchiveStore(tmp_path).list_effective_ranges(RUN_ID)
+    assert any(str(path) in problem.fault for problem in verify_archive(ArchiveStore(tmp_path)).problems)
     assert StoredRange(*second) in archive.list_files("games", RUN_ID)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from analytics.statistics.tally import tally_by_pairing
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files import local_files
 from analytics.store.files.backend import TEMPORARY_PREFIX, parse_location
 from analytics.store.range_files import read_games, read_tallies, write_slices
@@ -52,7 +52,7 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
     As if each part were of a command that asks for another number of games, so that files overlap. Games that cannot be
     repeated have one such command.
     """
-    archive, blocks = Archive.open(parse_location(root)), games_of(luck)
+    archive, blocks = ArchiveStore.open(parse_location(root)), games_of(luck)
 
     def play(number: int) -> None:
         dice = random.Random(f"{seed} {number}")
@@ -72,7 +72,7 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
 def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event | None = None) -> None:
     """Compact files at random, and remove what was replaced, until this process is killed or ``ended`` is set."""
     del threads, luck
-    archive, dice = Archive.open(parse_location(root)), random.Random(seed)
+    archive, dice = ArchiveStore.open(parse_location(root)), random.Random(seed)
     while ended is None or not ended.is_set():
         with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
             write_slices(archive, OTHER.run_id)
@@ -83,7 +83,7 @@ def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event 
         time.sleep(0.02)
 
 
-def process(work: Callable[..., None], archive: Archive, seed: int, threads: int = 2, luck: int = 0) -> Any:
+def process(work: Callable[..., None], archive: ArchiveStore, seed: int, threads: int = 2, luck: int = 0) -> Any:
     started = get_context("spawn").Process(target=work, args=(str(archive.root), seed, threads, luck), daemon=True)
     started.start()
     return started
@@ -99,7 +99,7 @@ def ended(processes: list[Any]) -> Iterator[None]:
             running.join()
 
 
-def look(archive: Archive, least: int) -> int:
+def look(archive: ArchiveStore, least: int) -> int:
     """Check what a reader sees at any moment, never less than before, and return the number of units."""
     ranges = archive.list_effective_ranges(OTHER.run_id)
     assert ranges.units >= least
@@ -110,7 +110,7 @@ def look(archive: Archive, least: int) -> int:
     return ranges.units
 
 
-def assert_whole(archive: Archive, same: bool = True) -> None:
+def assert_whole(archive: ArchiveStore, same: bool = True) -> None:
     """Check that each unit is there once, whoever wrote it, and that what was replaced can be removed."""
     ranges = archive.list_effective_ranges(OTHER.run_id)
     assert (ranges.covered_ranges, ranges.units) == ([(0, UNITS)], UNITS)
@@ -134,7 +134,7 @@ def one_thread() -> dict[int, int]:
 
 @pytest.mark.parametrize("process_count", [1, *seldom(6)])
 def test_processes_with_threads_store_each_pair_once_while_others_compact_and_read(
-    archive: Archive, process_count: int
+    archive: ArchiveStore, process_count: int
 ) -> None:
     """Check writers among which this process writes, too, as soon as another one has begun."""
     archive.write_run(OTHER)
@@ -157,7 +157,7 @@ def test_processes_with_threads_store_each_pair_once_while_others_compact_and_re
 
 @pytest.mark.slow
 @pytest.mark.parametrize("luck", [False, True], ids=["repeatable", "other games each time"])
-def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: Archive, luck: bool) -> None:
+def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: ArchiveStore, luck: bool) -> None:
     """Check that, if games cannot be repeated and two writers write different ones, tables still belong together."""
     archive.write_run(OTHER)
     dice, end, kills, seeds = random.Random(5), time.monotonic() + 60, 0, iter(range(10**6))
@@ -183,7 +183,7 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
     assert_whole(archive, same=not luck)
 
 
-def settle(archive: Archive) -> None:
+def settle(archive: ArchiveStore) -> None:
     """Remove the games that contradict those that count, as ``verify`` advises, and what came with them."""
     for problem in verify_archive(archive).problems:
         assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.fault
@@ -204,7 +204,7 @@ def settle(archive: Archive) -> None:
     ],
 )
 def test_when_the_disk_refuses_nothing_is_lost_or_left(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
 ) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(code, os.strerror(code))
@@ -225,7 +225,7 @@ def test_when_the_disk_refuses_nothing_is_lost_or_left(
     [(60, 0, "no inode left (see 'df -i')"), (60, 1, "the disk is full"), (0, 0, "the disk is full")],
 )
 def test_a_file_system_without_inodes_is_not_called_full(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, inodes: int, free: int, cause: str
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, inodes: int, free: int, cause: str
 ) -> None:
     def refuse(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -238,7 +238,7 @@ def test_a_file_system_without_inodes_is_not_called_full(
 
 @pytest.mark.parametrize("sync", range(1, 8))
 def test_at_whichever_step_it_stops_the_archive_is_whole(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, sync: int
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, sync: int
 ) -> None:
     """Let each sync fail in turn: either the range does not count, or all of it is there."""
     steps, real = iter(range(1, 100)), os.fsync
@@ -271,7 +271,7 @@ def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypat
         real(folder)
 
     monkeypatch.setattr(local_files, "sync_folder", note)
-    archive = Archive.open(tmp_path / "deep" / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "deep" / "archive", create=True)
     archive.write_run(OTHER)
     archive.write_run(record())
     store_span(archive, (0, 24))
@@ -287,8 +287,8 @@ def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def other_first(folder: Path) -> list[str]:
         monkeypatch.undo()
-        Archive.open(root, create=True).write_run(OTHER)
+        ArchiveStore.open(root, create=True).write_run(OTHER)
         return list_folder(folder)
 
     monkeypatch.setattr(os, "listdir", other_first)
-    assert [run.run_id for run in Archive.open(root, create=True).load_runs()] == [OTHER.run_id]
+    assert [run.run_id for run in ArchiveStore.open(root, create=True).load_runs()] == [OTHER.run_id]

@@ -13,7 +13,7 @@ from subprocess import run
 import pytest
 
 from analytics import open_archive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.bench.timing import measure_process
@@ -29,7 +29,7 @@ def test_runs_are_listed_as_data(qarena: Qarena) -> None:
     found = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
     heading, *rows = found.out.splitlines()
     assert heading.startswith("run_id,games,agents,rules,status,created,")
-    assert len(rows) == len(Archive.open(SAMPLE).list_run_ids())
+    assert len(rows) == len(ArchiveStore.open(SAMPLE).list_run_ids())
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
 def test_a_dry_run_changes_nothing_and_says_what_goes_and_why(tmp_path: Path, qarena: Qarena) -> None:
     root, where = tmp_path / "archive", ("--archive", str(tmp_path / "archive"))
     play(root, "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     (run,) = archive.list_run_ids()
     small, half, foreign = ([*root.glob("games/*/*")], *(root / f"games/run={run}/{x}" for x in (HALF, "notes.txt")))
     half.write_bytes(b"half")
@@ -86,7 +86,7 @@ def test_a_dry_run_tells_of_replaced_files_of_the_named_runs_only(tmp_path: Path
     for seed in (1, 2):
         play(root, "agent@a=random", "agent@b=random", "games=40", "archive.shard_games=20", f"seed={seed}")
     qarena("archive", "compact", *where)
-    one, _ = Archive.open(root).list_run_ids()
+    one, _ = ArchiveStore.open(root).list_run_ids()
     lines = qarena("archive", "compact", "--dry-run", "--age", "0", "--run", one, *where).out.splitlines()
     assert len(lines) > 3
     assert all(f"run={one}/" in line and line.endswith(": other files hold the same") for line in lines[:-1])
@@ -129,7 +129,7 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
         True,
         True,
     )
-    (run,) = Archive.open(tmp_path / "both").load_runs()
+    (run,) = ArchiveStore.open(tmp_path / "both").load_runs()
     assert (run.games, run.status) == (40, "complete")
     assert qarena("archive", "merge", *places).out.startswith("Nothing to add")
     assert qarena("archive", "verify", "--archive", places[2]).code == 0
@@ -138,7 +138,7 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
 def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(tmp_path: Path, qarena: Qarena) -> None:
     for name in ("one", "two"):
         play(tmp_path / name, "agent@a=random", "agent@b=dumb", "games=20")
-    other = Archive.open(tmp_path / "two")
+    other = ArchiveStore.open(tmp_path / "two")
     (run,) = other.load_runs()
     for table in ("games", "plies", "tallies"):
         shutil.rmtree(other.folder(table, run.run_id))
@@ -216,7 +216,7 @@ def test_a_text_that_grows_game_by_game_leaves_one_file(
     for games in range(1, 9):
         (tmp_path / "grown.txt").write_text(f"{WON}\n" * games)
         assert ": 1 game added" in qarena("archive", "import", "grown.txt").out
-    archive = Archive.open(tmp_path / "data/archive")
+    archive = ArchiveStore.open(tmp_path / "data/archive")
     (run_id,) = archive.list_run_ids()
     assert [stored[:2] for stored in archive.list_effective_ranges(run_id)] == [(0, 8)]
     assert qarena("sql", "SELECT count(*) AS games FROM games", "--format", "csv").out == "games\n8\n"

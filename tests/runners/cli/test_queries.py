@@ -20,7 +20,7 @@ from analytics.questions.frame_formats import format_text_table
 from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.views import VIEWS
 from analytics.report import report_data
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
 from analytics.tables.derived.indexing import index_chunk as index_range
@@ -58,7 +58,7 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "13,000 games by gift" in found.out
     assert "13,000 games by turn" in found.out
     assert "@" in found.out, "a sample game"
-    archive = Archive.open(sample)
+    archive = ArchiveStore.open(sample)
     for run_id in archive.list_run_ids():
         assert (
             select_best_ranges(archive, run_id, POSITIONS_TABLE).covered_ranges
@@ -120,7 +120,7 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
     made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[Chunk[IndexExtent]]()
 
-    def interrupted(archive: Archive, part: Chunk[IndexExtent]) -> IndexSummary:
+    def interrupted(archive: ArchiveStore, part: Chunk[IndexExtent]) -> IndexSummary:
         counted.append(part)
         if len(counted) == 3:
             signal.raise_signal(signal.SIGINT)
@@ -134,7 +134,8 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     assert found.err.endswith(note)
     assert 2 <= len(list(sample.glob("positions/*/*"))) - made == len(counted) < 10
     rest = sum(
-        2 * part.games.units for part in list_index_chunks(Archive.open(sample), Archive.open(sample).list_run_ids())
+        2 * part.games.units
+        for part in list_index_chunks(ArchiveStore.open(sample), ArchiveStore.open(sample).list_run_ids())
     )
     assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
     assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
@@ -143,7 +144,7 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     wrong = qarena(*words, "--run", "d2a027fc112d")
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problems" in qarena("archive", "verify", "--archive", str(sample)).out
-    assert list_unneeded_files(Archive.open(sample)) == []
+    assert list_unneeded_files(ArchiveStore.open(sample)) == []
 
 
 ONE = RUNS[0].record.run_id

@@ -12,7 +12,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.tablebase import user_folder as tablebase_home
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.sources import cache_root
 from runners.config import yaml_options
 from runners.config.arguments import expand_override, parse_arguments, parse_yaml_keys
@@ -52,9 +52,9 @@ def test_agents_before_the_settings_are_the_same_run(words: list[str], same: lis
 def test_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
     assert qarena("sweep", *LABELS, "games=4", "seed=1,2").code == 0
     assert qarena("sprt", *LABELS, "games=4", "elo1=500").code == 0
-    labels = {record.labels for record in Archive.open(tmp_path / "data/archive").load_runs()}
+    labels = {record.labels for record in ArchiveStore.open(tmp_path / "data/archive").load_runs()}
     assert labels == {tuple(LABELS)}
-    assert len(Archive.open(tmp_path / "data/archive").load_runs()) == 3  # seeds 1 and 2, and imposed openings
+    assert len(ArchiveStore.open(tmp_path / "data/archive").load_runs()) == 3  # seeds 1 and 2, and imposed openings
 
 
 def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> None:
@@ -236,7 +236,7 @@ def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes
     found = qarena(*COMMANDS[name], "hydra.job.chdir=true")
     assert (found.code, Path.cwd()) == (0, tmp_path), found.err
     assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
-    archive = Archive.open(tmp_path / "here/games")
+    archive = ArchiveStore.open(tmp_path / "here/games")
     assert all(archive.list_effective_ranges(run_id).units for run_id in archive.list_run_ids())
     assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
     assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")

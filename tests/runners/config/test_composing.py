@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import runners
 from analytics import open_archive
+from analytics.store.schema import MAX_PAIRS
 from runners.arena.request import RunRequest
 from runners.config import requests, schemas
 from tests.paths import ROOT
@@ -108,9 +109,7 @@ ENVIRONMENT = {
     "runners/config/sweep.py": "the user's settings go to a Ray cluster that is there already",
     "runners/arena/executors/ray_cluster.py": "Ray's own settings",
     "runners/arena/executors/processes.py": "Ray's own settings, while its processes start",
-    "runners/hosting/engines/process.py": "the environment of a subprocess",
-    "runners/hosting/engines/launcher.py": "PYTHONPATH of the program that it becomes",
-    "runners/hosting/subprocess_client.py": "the environment of a subprocess",
+    "runners/hosting/subprocesses.py": "the environment of a subprocess, and PYTHONPATH of what it becomes",
     "runners/bench/benchmark.py": "TMPDIR, the user's setting",
     "runners/bench/timing.py": "the environment of a subprocess",
 }
@@ -119,6 +118,10 @@ SET_ARGUMENTS = {  # what assigns ``sys.argv``
     "runners/config/execution.py": "for hydra.main, in a sweep",
     "runners/hosting/polito/player_factory.py": "a stranger's program, in a process of its own",
 }
+
+
+def test_the_limit_of_games_is_that_of_the_archive() -> None:
+    assert schemas.MAX_PAIRS == MAX_PAIRS
 
 
 def test_no_module_takes_its_arguments_from_the_environment() -> None:

@@ -12,7 +12,7 @@ from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.questions.mistakes import find_worst_mistakes
 from analytics.questions.selection import read_plies
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
 from quarto.notation import format_position
 from quarto.position import position_from_plies
@@ -30,7 +30,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rules, opening in (("classic", 9), ("own_piece", 10)):
         agents, openings = "agents=[random,semi_random]", f"opening_plies={opening}"
         play(folder, agents, "games=100", openings, f"rules={rules}", "threads=1")
-    archive = Archive.open(folder)
+    archive = ArchiveStore.open(folder)
     annotate_runs(archive, archive.list_run_ids(), COUNTED)
     return folder
 

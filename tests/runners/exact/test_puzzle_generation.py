@@ -18,7 +18,7 @@ from analytics.exact.puzzles import (
     parse_puzzles,
     select_varied,
 )
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import parse_position
@@ -53,7 +53,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     for rules, games in (("classic", 150), ("square", 150), ("own_piece", 4)):
         play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", f"rules={rules}")
-    archive = Archive.open(folder)
+    archive = ArchiveStore.open(folder)
     annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(choices=True, megabytes=1.0, threads=2))
     return folder
 

@@ -21,7 +21,7 @@ from analytics.questions.ratings import compute_ratings
 from analytics.questions.selection import GameFilter
 from analytics.report.answers import build_crosstable_result, build_ratings_result
 from analytics.statistics.tally import Estimate, Tally
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from runners.cli.sprt_output import format_estimate
 from runners.terminal.tables import output_result
 from tests.analytics.folders import snapshot
@@ -157,7 +157,7 @@ def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> No
 
 
 def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "alone", create=True)
+    archive = ArchiveStore.open(tmp_path / "alone", create=True)
     both = [("random", "random"), ("dumb", "dumb")]
     run = record(spec_of(pairings=both), games=16)
     archive.write_run(run)

@@ -11,7 +11,7 @@ from analytics import open_archive
 from analytics.policies.kinds.dataset import Dataset, load_dataset
 from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.batch import Block
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of, store
@@ -48,9 +48,9 @@ def in_order(rules: Rules) -> list[str]:
     return sorted(ids, key=lambda name: ids[name], reverse=True)
 
 
-def make(root: Path, rules: Rules) -> Archive:
+def make(root: Path, rules: Rules) -> ArchiveStore:
     """Write an archive of two runs in many files: each has games of several pairings, and pairs are missing."""
-    archive, ids, blocks = Archive.open(root, create=True), records_of(rules), blocks_of(rules)
+    archive, ids, blocks = ArchiveStore.open(root, create=True), records_of(rules), blocks_of(rules)
     for seed, name in ((8, SECOND), (7, FIRST)):
         number = 1 + in_order(rules).index(name)
         archive.write_run(
@@ -79,19 +79,19 @@ def games_of(rules: Rules) -> list[Game]:
     scope="module",
     params=["classic", *seldom("square", "torus_square")],
 )
-def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Rules]:
+def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, Rules]:
     """Write an archive of some rules. No test changes its games."""
     rules = PRESETS[request.param]
     return make(tmp_path_factory.mktemp("logged") / "archive", rules), rules
 
 
 @pytest.fixture(scope="module")
-def rules(logged: tuple[Archive, Rules]) -> Rules:
+def rules(logged: tuple[ArchiveStore, Rules]) -> Rules:
     return logged[1]
 
 
 @pytest.fixture(scope="module")
-def opened(logged: tuple[Archive, Rules]) -> Iterator[OpenArchive]:
+def opened(logged: tuple[ArchiveStore, Rules]) -> Iterator[OpenArchive]:
     """Open the archive ``logged``."""
     with open_archive(logged[0].root) as opened:
         yield opened

@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import archive as archive_module
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
 from analytics.store.files.local_files import find_backend
 from analytics.store.range_files import read_games, write_range
@@ -38,7 +38,7 @@ SPANS = [(first, first + 2) for first in range(0, 24, 2)]
 
 def write_all(root: PurePath, seed: int) -> None:
     """Store the same ranges as all other writers, in an order of its own, on two threads."""
-    archive, spans = Archive.open(root), random.Random(seed).sample(SPANS, len(SPANS))
+    archive, spans = ArchiveStore.open(root), random.Random(seed).sample(SPANS, len(SPANS))
 
     def write(span: tuple[int, int]) -> None:
         store_span(archive, span, BLOCKS, OTHER.run_id)
@@ -48,7 +48,7 @@ def write_all(root: PurePath, seed: int) -> None:
 
 
 def test_processes_with_threads_store_every_unit_once(bucket: ObjectUrl) -> None:
-    archive = Archive.open(bucket / "archive", create=True)
+    archive = ArchiveStore.open(bucket / "archive", create=True)
     archive.write_run(OTHER)
     with get_context("spawn").Pool(3) as processes:
         processes.starmap(write_all, [(archive.root, seed) for seed in range(3)])
@@ -67,9 +67,9 @@ def every(number: int, kind: str, first: int = 0) -> Callable[[str, str], str | 
     return lambda method, path: kind if (count := next(requests)) >= 0 and count % number == 0 else None
 
 
-def written(root: PurePath) -> Archive:
+def written(root: PurePath) -> ArchiveStore:
     """Write an archive with one run of three ranges, its record changed once."""
-    archive = Archive.open(root, create=True)
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(record())
     store(archive, RUN_ID, BLOCKS, most=8)
     archive.write_run(record(status="complete", seconds=2.0))
@@ -77,7 +77,7 @@ def written(root: PurePath) -> Archive:
 
 
 def assert_whole(root: PurePath) -> None:
-    archive = Archive.open(root)
+    archive = ArchiveStore.open(root)
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 8), (8, 16), (16, 24)]
     run = archive.load_run(RUN_ID)
     assert (run.status, run.seconds, run.units) == ("complete", 2.0, 24)
@@ -85,13 +85,13 @@ def assert_whole(root: PurePath) -> None:
     assert list_unneeded_files(archive) == []
 
 
-def kept_up(root: ObjectUrl) -> Archive:
+def kept_up(root: ObjectUrl) -> ArchiveStore:
     """Write an archive whose games are indexed, in one file of each table, and merge it into a second archive."""
     archive = written(root)
     archive.write_run(record(games=16, status="complete", seconds=2.0))  # all that was asked for is there
     index_runs(archive, [RUN_ID], 3)
     assert compact_run(archive, RUN_ID).by == 1
-    merge_archives([archive], Archive.open(root.with_name("other"), create=True), MergeOptions())
+    merge_archives([archive], ArchiveStore.open(root.with_name("other"), create=True), MergeOptions())
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     return archive
 
@@ -105,7 +105,7 @@ def test_what_fails_in_passing_is_repeated(faulty: Proxy, bucket: ObjectUrl, kin
     assert faulty.faults[kind] > 10
     faulty.fault = every(1, kind, 1 << 30)
     for root in (first_archive.root, first_archive.root.with_name("other")):
-        archive = Archive.open(root)
+        archive = ArchiveStore.open(root)
         for table in ("games", "tallies", "positions", "first_plies"):
             assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID, table)] == [(0, 24)]
         assert archive.load_run(RUN_ID).status == "complete"
@@ -126,7 +126,7 @@ def test_a_store_that_answers_too_late_is_asked_again(
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
-    archive = Archive.open(bucket / "archive", create=True)
+    archive = ArchiveStore.open(bucket / "archive", create=True)
     archive.write_run(record(seconds=1.0))
     faulty.fault = lambda method, path: "lose" if method == "PUT" and not faulty.faults else None
     archive.update_run(RUN_ID, lambda run: run and structs.replace(run, seconds=run.seconds + 1))
@@ -166,7 +166,7 @@ def test_what_fails_for_good_is_one_line_and_leaves_what_is_harmless(
     assert list_unneeded_files(archive) == []
 
 
-def assert_counts(archive: Archive) -> None:
+def assert_counts(archive: ArchiveStore) -> None:
     assert archive.list_effective_ranges(RUN_ID).covered_ranges == [(0, 24)]
     assert verify_archive(archive).problems == []
 
@@ -195,14 +195,14 @@ def test_a_run_whose_archive_or_bucket_is_removed_ends_with_one_line(
         archive.backend.remove(path)
     monkeypatch.setattr(archive_module, "PRESENCE_CHECK_SECONDS", 0.0)
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
-        write_range(Archive(archive.root), run, first[:2], games)
+        write_range(ArchiveStore(archive.root), run, first[:2], games)
     assert not [*archive.backend.list_files_below(archive.root)]
     remove_bucket(faulty.port, bucket)
     no_bucket = f"has no bucket {bucket.bucket}: name another one, or make it first"
     with pytest.raises(FailureError, match=no_bucket):
         write_range(archive, run, first[:2], games)
     with pytest.raises(RequestError, match=no_bucket):
-        Archive.open(archive.root)
+        ArchiveStore.open(archive.root)
 
 
 # Wrong requests.
@@ -253,7 +253,7 @@ def test_what_cannot_be_opened_is_one_line_without_secrets(
     monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
     root = prepare(bucket / "archive", faulty, monkeypatch)
     with pytest.raises(kind) as caught:
-        Archive.open(root, create=True)
+        ArchiveStore.open(root, create=True)
     assert complaint in str(caught.value)
     assert str(root) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -270,15 +270,15 @@ def test_without_credentials_one_line_names_the_variables(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(RequestError, match=f"there are no credentials: set {variable}"):
-        Archive.open(ObjectUrl(f"{scheme}:", "games") / "archive")
+        ArchiveStore.open(ObjectUrl(f"{scheme}:", "games") / "archive")
 
 
 def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl) -> None:
     with pytest.raises(RequestError, match=r"there is no archive at s3://"):
-        Archive.open(bucket / "archive")
+        ArchiveStore.open(bucket / "archive")
     find_backend(bucket).replace(bucket / "archive" / "thesis.tex", b"mine")
     with pytest.raises(RequestError, match="has other files in it: name an empty folder or an archive"):
-        Archive.open(bucket / "archive", create=True)
+        ArchiveStore.open(bucket / "archive", create=True)
 
 
 # Readers.
@@ -289,7 +289,7 @@ def copied(bucket: ObjectUrl) -> ObjectUrl:
     """Copy the sample into a bucket."""
     from analytics.store.files import object_storage  # needs the extra
 
-    sample = Archive.open(ROOT / "data/sample")
+    sample = ArchiveStore.open(ROOT / "data/sample")
     backend = find_backend(bucket)
     object_storage.request_at_once(
         lambda path: backend.replace(bucket / "sample" / sample.relative_name(path), sample.backend.read(path)),
@@ -305,7 +305,7 @@ def test_every_view_and_frame_has_the_rows_of_a_folder(copied: ObjectUrl) -> Non
             assert_frame_equal(there.sql(question), here.sql(question))
             frame = there.scan(view).collect()
             assert_frame_equal(frame, here.scan(view).collect(), check_row_order=False)
-    assert verify_archive(Archive.open(copied)).problems == []
+    assert verify_archive(ArchiveStore.open(copied)).problems == []
 
 
 def test_opening_an_archive_takes_a_request_for_each_folder_and_record(faulty: Proxy, copied: ObjectUrl) -> None:

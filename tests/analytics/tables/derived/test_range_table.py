@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions
 from analytics.tables.derived.range_table import merge_sorted_tables, sort_by_key
@@ -22,7 +22,7 @@ KEY = ["ply", "occupied", "board", "pairing", "second", "cell", "piece", "impose
 @pytest.fixture(scope="module")
 def positions(tmp_path_factory: pytest.TempPathFactory) -> list[pl.DataFrame]:
     """Derive the positions of five ranges of 32 units, and of none."""
-    archive = Archive.open(tmp_path_factory.mktemp("merged") / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path_factory.mktemp("merged") / "archive", create=True)
     archive.write_run(record())
     store(archive, RUN_ID, [random_block(7, pairing, 0, 54, forfeits=0.0) for pairing in range(3)], most=32)
     counted = [
@@ -48,7 +48,7 @@ def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int) -> N
 
 @pytest.mark.parametrize("key", [("game_id",), ("ply", "game_id")])
 @pytest.mark.parametrize("rows", [7, 1 << 16, *seldom(1)])
-def test_rows_of_different_games_are_put_in_order(archive: Archive, key: tuple[str, ...], rows: int) -> None:
+def test_rows_of_different_games_are_put_in_order(archive: ArchiveStore, key: tuple[str, ...], rows: int) -> None:
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)], most=4)
     table = "plies" if len(key) > 1 else "games"
     tables = [read_rows(archive, RUN_ID, stored, table).select(key) for stored in archive.list_effective_ranges(RUN_ID)]

@@ -15,7 +15,7 @@ from msgspec import structs
 from agents.learning.policy import Policy
 from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, policy_store, sprt_verdicts
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import Range, StoredRange, compute_checksum, split_into_files
 from analytics.store.records import RunRecord, SweepJob
 from analytics.tables.derived.indexing import index_runs
@@ -35,13 +35,13 @@ PLAIN = MergeOptions()
 UNITS = 96
 
 
-def write(archive: Archive, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
+def write(archive: ArchiveStore, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
     """Store the games of some units; those of another seed are others."""
     return store_span(archive, span, games_of_seed(seed, UNITS // 3), (run or record()).run_id)
 
 
-def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> Archive:
-    archive = Archive.open(root, create=True)
+def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> ArchiveStore:
+    archive = ArchiveStore.open(root, create=True)
     archive.write_run(run or record())
     for span in spans:
         write(archive, span, run, seed)
@@ -49,13 +49,13 @@ def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed:
     return archive
 
 
-def joined(sources: list[Archive], target: Archive, options: MergeOptions = PLAIN) -> MergeSummary:
+def joined(sources: list[ArchiveStore], target: ArchiveStore, options: MergeOptions = PLAIN) -> MergeSummary:
     return merge_archives(
-        [Archive.open(source.root) for source in sources], Archive.open(target.root, create=True), options
+        [ArchiveStore.open(source.root) for source in sources], ArchiveStore.open(target.root, create=True), options
     )
 
 
-def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
+def whole(archive: ArchiveStore, run_id: str = RUN_ID) -> tuple[list[Range], int]:
     ranges = archive.list_effective_ranges(run_id)
     return ranges.covered_ranges, ranges.fingerprint
 
@@ -64,7 +64,7 @@ def whole(archive: Archive, run_id: str = RUN_ID) -> tuple[list[Range], int]:
 
 
 @BOTH
-def test_runs_are_united_and_again_there_is_nothing_to_do(archive: Archive, tmp_path: Path) -> None:
+def test_runs_are_united_and_again_there_is_nothing_to_do(archive: ArchiveStore, tmp_path: Path) -> None:
     """Merge a file that is new, one that is there, one that holds what is there, one that is a part, and a new run."""
     target = archive
     for stored_range in archive.list_effective_ranges(RUN_ID):
@@ -101,7 +101,7 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
     first = made(tmp_path / "a", [(0, 64)], record(games=42, seconds=3.0, created="2026-01-02T00:00:00Z"))
     second = made(tmp_path / "b", [(64, 96)], record(games=64, seconds=9.0, created="2026-01-01T00:00:00Z"))
     for order in ([first, second], [second, first]):
-        target = Archive.open(tmp_path / f"to-{order[0].root.name}", create=True)
+        target = ArchiveStore.open(tmp_path / f"to-{order[0].root.name}", create=True)
         joined(order, target)
         merged = target.load_run(RUN_ID)
         assert (merged.games, merged.seconds, merged.created[:10], merged.units) == (64, 9.0, "2026-01-01", UNITS)
@@ -111,7 +111,7 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [5, *seldom(0, 1, 2, 3, 4, 6, 7)])
 def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, seed: int) -> None:
     """Check runs of different numbers of games, whose last files overlap other files in part."""
-    dice, sources = random.Random(seed), list[Archive]()
+    dice, sources = random.Random(seed), list[ArchiveStore]()
     for name in "abc":
         total, spans = dice.randrange(8, UNITS + 1), list[Range]()
         most = dice.choice((4, 16, 64, 256))
@@ -123,7 +123,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
     expected = {unit for source in sources for first, end in whole(source)[0] for unit in range(first, end)}
     results = []
     for number, order in enumerate(permutations(sources)):
-        target = Archive.open(tmp_path / f"to{number}", create=True)
+        target = ArchiveStore.open(tmp_path / f"to{number}", create=True)
         counted = 0
         for upto in (1, 3):
             joined(list(order[:upto]), target)
@@ -165,7 +165,7 @@ def test_different_games_of_one_range_are_refused_before_anything_is_written(
         with pytest.raises(RequestError, match=f"run {RUN_ID} has different games of units {first} to ") as caught:
             joined(list(order[:2]), order[2])
         with pytest.raises(RequestError):
-            joined(list(order), empty := Archive.open(tmp_path / "empty", create=True))
+            joined(list(order), empty := ArchiveStore.open(tmp_path / "empty", create=True))
         assert str(one.root) in str(caught.value)
         assert str(other.root) in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -196,7 +196,7 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
     tmp_path: Path, table: str, harm: Callable[[Path], None]
 ) -> None:
     source = made(tmp_path / "one", [(0, 32), (32, 64)])
-    target = Archive.open(tmp_path / "to", create=True)
+    target = ArchiveStore.open(tmp_path / "to", create=True)
     path = source.find_path(table, RUN_ID, source.list_effective_ranges(RUN_ID)[1])
     harm(Path(path))
     if table == "games" and not Path(path).exists():
@@ -211,13 +211,13 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
 # Everything else.
 
 
-def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: Path) -> None:
+def test_everything_of_an_archive_is_in_the_new_one(archive: ArchiveStore, tmp_path: Path) -> None:
     index_runs(archive, [RUN_ID], 3)
     archive.write_sweep_job(SweepJob("s1", 0, {"a": "1"}, RUN_ID))
     trial = sprt_verdicts.run_sequential_test(archive, RUN_ID, Hypotheses(0.0, 10.0), 8)
     sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(RUN_ID, trial, "qarena sprt"))
     policy_store.save(archive, Policy("genome", {"gene": 1.0}), origin("mine"))
-    new = Archive.open(tmp_path / "new", create=True)
+    new = ArchiveStore.open(tmp_path / "new", create=True)
     done = joined([archive], new)
     tables = {table: archive.list_files(table, RUN_ID) for table in ("positions", "first_plies", "tallies")}
     files = len(tables["positions"]) + len(tables["first_plies"])
@@ -252,7 +252,7 @@ def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path
         assert joined([one], target) == MergeSummary()
 
 
-def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, tmp_path: Path) -> None:
+def test_policies_of_one_name_and_other_content_need_a_prefix(archive: ArchiveStore, tmp_path: Path) -> None:
     other = made(tmp_path / "other", [])
     for store, gene in ((archive, 1.0), (other, 2.0)):
         policy_store.save(store, Policy("genome", {"gene": gene}), origin("mine"))
@@ -261,7 +261,7 @@ def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, 
     with pytest.raises(RequestError, match=rf"policy 'mine' is {theirs} in .* and {ours} in .*give --prefix"):
         joined([other], archive)
     with pytest.raises(RequestError, match="policy 'mine' is"):  # two sources
-        joined([archive, other], Archive.open(tmp_path / "empty", create=True))
+        joined([archive, other], ArchiveStore.open(tmp_path / "empty", create=True))
     assert contents(archive) == there
     for _ in range(2):
         joined([other], archive, MergeOptions(prefix="other-"))
@@ -276,12 +276,12 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
     first = record()  # both begin at the same moment
     run = structs.replace(first, code={**first.code, "fingerprint": "cd" * 32})
     one, other = made(tmp_path / "one", [(0, 32)], first), made(tmp_path / "other", [(0, 32), (32, 48)], run)
-    for sources, target in (([other], one), ([one, other], Archive.open(tmp_path / "a", create=True))):
+    for sources, target in (([other], one), ([one, other], ArchiveStore.open(tmp_path / "a", create=True))):
         before = contents(target)
         with pytest.raises(RequestError, match=rf"run {RUN_ID} was played by code (cd|ab){{6}} in .*--other-code"):
             joined(sources, target)
         assert contents(target) == before
-    assert joined([one], Archive(other.root)) == MergeSummary()  # it has all of these games
+    assert joined([one], ArchiveStore(other.root)) == MergeSummary()  # it has all of these games
     assert other.load_run(RUN_ID).code == run.code  # and none was played by other code
     assert joined([other], one, MergeOptions(other_code=True)).games == 32
     assert one.load_run(RUN_ID).code["extended_by"] == ["cd" * 32]
@@ -328,10 +328,10 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, conf
     assert contents(archive) == there
     if conflict in ("job", "verdict"):  # two sources as well
         with pytest.raises(RequestError, match=message[conflict]):
-            joined([other, archive], Archive.open(tmp_path / "empty", create=True))
+            joined([other, archive], ArchiveStore.open(tmp_path / "empty", create=True))
 
 
-def verdict(archive: Archive, wins: int) -> None:
+def verdict(archive: ArchiveStore, wins: int) -> None:
     counts = (0, 0, 8 - wins, 0, wins)
     hypotheses = Hypotheses(0.0, 10.0)
     name = sprt_verdicts.compute_verdict_id(hypotheses, 8)

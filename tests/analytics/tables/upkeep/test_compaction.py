@@ -12,7 +12,7 @@ import pytest
 
 from analytics.questions.openings import explore_position
 from analytics.questions.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import TableBytes
 from analytics.store.marker import MARKER_NAME
 from analytics.store.range_files import read_tallies
@@ -59,9 +59,9 @@ def always(_children: Ranges) -> bool:
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
+def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, ArchiveStore]:
     """Write the archive that the next two fixtures copy."""
-    archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.write_run(record(games=28))
     store(archive, RUN_ID, games_of_seed(3, UNITS // 3), most=4)
     assert archive.load_run(RUN_ID).end_unit == UNITS
@@ -72,19 +72,19 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archiv
 
 
 @pytest.fixture
-def small_files(originals: tuple[Archive, Archive], tmp_path: Path) -> Archive:
+def small_files(originals: tuple[ArchiveStore, ArchiveStore], tmp_path: Path) -> ArchiveStore:
     """Copy an archive of one run of 42 units, in 11 files of every table of games."""
     return copied(originals[0], tmp_path / "archive")
 
 
 @pytest.fixture
-def derived(originals: tuple[Archive, Archive], tmp_path: Path) -> Archive:
+def derived(originals: tuple[ArchiveStore, ArchiveStore], tmp_path: Path) -> ArchiveStore:
     """Copy the archive with all derived tables; the values of decisions are invented."""
     return copied(originals[1], tmp_path / "archive")
 
 
 @pytest.fixture(scope="module")
-def answers_before(originals: tuple[Archive, Archive]) -> list[pl.DataFrame]:
+def answers_before(originals: tuple[ArchiveStore, ArchiveStore]) -> list[pl.DataFrame]:
     """Return the answers of ``derived`` before anything is compacted."""
     return answers(originals[1].root)
 
@@ -100,19 +100,19 @@ def assert_same(first: list[pl.DataFrame], second: list[pl.DataFrame]) -> None:
         assert mine.equals(theirs)
 
 
-def problems(archive: Archive) -> list[str]:
+def problems(archive: ArchiveStore) -> list[str]:
     """List the problems that verification finds, except for the invented values."""
     return [str(problem) for problem in verify_archive(archive).problems if not about_values(problem)]
 
 
-def roll_all(archive: Archive, fits: compaction.GroupCondition = always) -> int:
+def roll_all(archive: ArchiveStore, fits: compaction.GroupCondition = always) -> int:
     run = archive.load_run(RUN_ID)
     tables = [STORED_TABLES, *((table,) for table in DERIVED_TABLES.values())]
     return sum(compact_tables(archive, run, group, fits) for group in tables)
 
 
 def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
-    derived: Archive, answers_before: list[pl.DataFrame]
+    derived: ArchiveStore, answers_before: list[pl.DataFrame]
 ) -> None:
     run = derived.load_run(RUN_ID)
     compact_tables(derived, run, (POSITIONS_TABLE,), always)  # larger than the files of games
@@ -130,7 +130,7 @@ def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
     assert problems(derived) == []
 
 
-def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
+def test_files_of_different_extents_stay_apart(small_files: ArchiveStore) -> None:
     archive, run = small_files, small_files.load_run(RUN_ID)
     index_runs(archive, [RUN_ID], 4)
     for stored in archive.list_effective_ranges(RUN_ID).select_overlapping(0, 16):
@@ -146,12 +146,12 @@ def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
     assert problems(archive) == []
 
 
-def rows_of(archive: Archive, table: RangeTable) -> pl.DataFrame:
+def rows_of(archive: ArchiveStore, table: RangeTable) -> pl.DataFrame:
     ranges = archive.list_effective_ranges(RUN_ID, table.name)
     return pl.concat([part for stored in ranges for part in table.read_frames(archive, RUN_ID, stored)])
 
 
-def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_those_of_the_children(derived: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
     before, rest = [rows_of(derived, table) for table in tables], copied(derived, tmp_path / "rest")
     monkeypatch.setattr(compaction, "MIN_SUM_FILES", 4)
@@ -180,7 +180,7 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
     assert len(rest.list_effective_ranges(RUN_ID, "positions")) < 11
 
 
-def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_many_small_files_roll_up_by_themselves(derived: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_small_files(derived, RUN_ID)
     assert len(derived.list_effective_ranges(RUN_ID)) == 11  # fewer than 64
     assert (
@@ -198,7 +198,7 @@ def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypat
     compaction.compact_small_files(derived, "0123456789ab")  # a run that is not there
 
 
-def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_files: Archive) -> None:
+def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_files: ArchiveStore) -> None:
     plies, games = (sorted(Path(small_files.root).glob(f"{table}/*/*"))[3] for table in ("plies", "games"))
     plies.unlink()
     with pytest.raises(FailureError, match=f"{plies.name[:42]}.*is missing: see 'qarena archive verify'"):
@@ -209,14 +209,14 @@ def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_file
 
 
 def test_whoever_comes_late_leaves_it_at_that(
-    derived: Archive, answers_before: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+    derived: ArchiveStore, answers_before: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Let another process compact everything and remove the children before this one reads them."""
     real = compaction.encode_parent_table
 
     def late(*arguments: Any) -> TableBytes:
         monkeypatch.undo()
-        roll_all(Archive(derived.root))
+        roll_all(ArchiveStore(derived.root))
         remove_replaced_files(derived, RUN_ID, 0.0)
         return real(*arguments)
 
@@ -226,7 +226,7 @@ def test_whoever_comes_late_leaves_it_at_that(
     assert list_unneeded_files(derived) == []
 
 
-def test_annotations_to_several_extents_are_kept(derived: Archive) -> None:
+def test_annotations_to_several_extents_are_kept(derived: ArchiveStore) -> None:
     """Check that more exact values of some games do not hide the decisions of the others."""
     run, rows = derived.load_run(RUN_ID), 0
     for stored in [*derived.list_effective_ranges(RUN_ID)][:2]:
@@ -250,7 +250,7 @@ ALL = 1 + len(DERIVED_TABLES)  # tables with files of the same ranges, but for p
 
 
 @pytest.fixture(scope="module")
-def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.DataFrame]]:
+def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[pl.DataFrame]]:
     """Write an archive with more files, in no order of games, and all derived tables; return its answers too."""
     archive = filled(tmp_path_factory.mktemp("larger") / "archive")
     archive.write_run(record(games=48))
@@ -264,7 +264,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.D
     return archive, answers(archive.root)
 
 
-def grow(archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]) -> list[pl.DataFrame]:
+def grow(archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]) -> list[pl.DataFrame]:
     """Give the archive of the fixture all files of the larger one, and return the answers of that."""
     for path, content in contents(larger[0]).items():
         if path.name != MARKER_NAME:
@@ -274,7 +274,7 @@ def grow(archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]) -> list[p
 
 @BOTH
 def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]
 ) -> None:
     before = grow(archive, larger)
     files = len(archive.list_effective_ranges(RUN_ID))
@@ -296,7 +296,7 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
 
 
 def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_ten_minutes(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.write_run(record(games=16))
     assert compact_run(archive, RUN_ID) == (2, 1, 0)
@@ -316,7 +316,7 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
 
 @pytest.mark.slow
 def test_very_many_files_are_put_together_in_steps(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]], monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = grow(archive, larger)
     for table in (*STORED_TABLES, *DERIVED_TABLES.values()):
@@ -329,7 +329,7 @@ def test_very_many_files_are_put_together_in_steps(
     assert problems(archive) == []
 
 
-def sizes(archive: Archive) -> list[int]:
+def sizes(archive: ArchiveStore) -> list[int]:
     """Return the bytes of each range in games and plies."""
     bytes_by_stem = dict.fromkeys((stored.games_stem for stored in archive.list_effective_ranges(RUN_ID)), 0)
     for table in ("games", "plies"):
@@ -340,7 +340,7 @@ def sizes(archive: Archive) -> list[int]:
 
 
 def test_no_file_becomes_larger_than_was_asked_for(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]], tmp_path: Path
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]], tmp_path: Path
 ) -> None:
     grow(archive, larger)
     single_file = copied(archive, tmp_path / "whole")
@@ -355,7 +355,7 @@ def test_no_file_becomes_larger_than_was_asked_for(
     assert problems(archive) == []
 
 
-def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Archive) -> None:
+def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: ArchiveStore) -> None:
     """Check this because decisions of a part of a file would not count, and exact values take hours."""
     decide(archive, RUN_ID)
     archive.write_run(record(games=32))
@@ -374,7 +374,7 @@ def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Ar
     assert problems(archive) == []
 
 
-def test_games_whose_choices_are_counted_stay_apart_too(archive: Archive) -> None:
+def test_games_whose_choices_are_counted_stay_apart_too(archive: ArchiveStore) -> None:
     archive.write_run(record(games=16))
     decide(archive, RUN_ID)
     first = archive.list_effective_ranges(RUN_ID)[0]
@@ -393,11 +393,11 @@ def test_games_whose_choices_are_counted_stay_apart_too(archive: Archive) -> Non
 
 @BOTH
 def test_many_who_compact_at_once_make_the_same_files(
-    archive: Archive, larger: tuple[Archive, list[pl.DataFrame]]
+    archive: ArchiveStore, larger: tuple[ArchiveStore, list[pl.DataFrame]]
 ) -> None:
     before = grow(archive, larger)
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: compact_run(Archive(archive.root), RUN_ID), range(4)))
+        list(threads.map(lambda _: compact_run(ArchiveStore(archive.root), RUN_ID), range(4)))
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 72)]
     assert_same(answers(archive.root), before)
     remove_replaced_files(archive, RUN_ID, 0.0)
@@ -408,7 +408,7 @@ def test_many_who_compact_at_once_make_the_same_files(
 # What was replaced.
 
 
-def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
+def test_damaged_files_are_named_and_nothing_is_lost(archive: ArchiveStore) -> None:
     archive.write_run(record(games=16))
     (first, _), fingerprint = archive.list_effective_ranges(RUN_ID), archive.list_effective_ranges(RUN_ID).fingerprint
     path = Path(archive.find_path("plies", RUN_ID, first))

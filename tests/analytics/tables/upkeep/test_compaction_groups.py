@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import Range, Ranges, StoredRange, select_disjoint_ranges, split_into_files
 from analytics.store.records import RunRecord
@@ -116,11 +116,11 @@ def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Archive:
-    return Archive.open(tmp_path / "archive", create=True)
+def empty(tmp_path: Path) -> ArchiveStore:
+    return ArchiveStore.open(tmp_path / "archive", create=True)
 
 
-def run_of(archive: Archive, units: int, pairings: int = 3, most: int = 1) -> tuple[RunRecord, list[Block]]:
+def run_of(archive: ArchiveStore, units: int, pairings: int = 3, most: int = 1) -> tuple[RunRecord, list[Block]]:
     """Write a run of ``units`` units, in files of at most ``most``, and return it with its games."""
     run = record(spec_of(pairings=PAIRINGS[:pairings], seed=units), games=2 * units // pairings)
     archive.write_run(run)
@@ -131,10 +131,10 @@ def run_of(archive: Archive, units: int, pairings: int = 3, most: int = 1) -> tu
 
 @pytest.mark.parametrize(("pairings", "units"), [(3, 21), *seldom((1, 32), (3, 48))])
 def test_a_parent_is_the_file_that_would_have_been_written_at_once(
-    empty: Archive, tmp_path: Path, pairings: int, units: int
+    empty: ArchiveStore, tmp_path: Path, pairings: int, units: int
 ) -> None:
     run, blocks = run_of(empty, units, pairings)
-    single_file = Archive.open(tmp_path / "whole", create=True)
+    single_file = ArchiveStore.open(tmp_path / "whole", create=True)
     single_file.write_run(run)
     store_span(single_file, (0, units), blocks, run.run_id)
     for archive in (empty, single_file):
@@ -147,17 +147,17 @@ def test_a_parent_is_the_file_that_would_have_been_written_at_once(
             assert [parent] == list(single_file.list_effective_ranges(run.run_id, table.name))
 
 
-def test_also_a_parent_in_which_some_pairings_have_no_games(empty: Archive, tmp_path: Path) -> None:
+def test_also_a_parent_in_which_some_pairings_have_no_games(empty: ArchiveStore, tmp_path: Path) -> None:
     """Check that its agents are those of its games."""
     run, blocks = run_of(empty, 12)
-    single_file = Archive.open(tmp_path / "whole", create=True)
+    single_file = ArchiveStore.open(tmp_path / "whole", create=True)
     single_file.write_run(run)
     store_span(single_file, (0, 2), blocks[:2], run.run_id)
     assert compact_tables(empty, run, STORED, lambda children: children.units <= 2)
     assert empty.list_effective_ranges(run.run_id)[0] == single_file.list_effective_ranges(run.run_id)[0]
 
 
-def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive) -> None:
+def test_games_that_ended_before_their_first_ply_have_parents_too(empty: ArchiveStore) -> None:
     run = record(spec_of(pairings=PAIRINGS[:1]), games=8)
     empty.write_run(run)
     gone: Game = {"plies": [], "winner": 1, "ending": FORFEIT_ERROR}
@@ -171,7 +171,7 @@ def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive
     assert [read_rows(empty, run.run_id, only, table).height for table in ("games", "plies")] == [8, 0]
 
 
-def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_extended(empty: Archive) -> None:
+def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_extended(empty: ArchiveStore) -> None:
     run, longer = record(games=8), record(games=30)
     assert (run.end_unit, longer.end_unit) == (12, 45)
     blocks = games_of_seed(4, 15)
@@ -190,24 +190,28 @@ def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_ext
     assert verify_archive(empty).problems == []
 
 
-def test_a_process_that_stood_still_writes_its_plies_again(empty: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_stood_still_writes_its_plies_again(
+    empty: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Let others take the plies for garbage, and remove the children as soon as the parent counts."""
     run, _ = run_of(empty, 12, most=4)
     before = [read_rows(empty, run.run_id, stored, "plies") for stored in empty.list_effective_ranges(run.run_id)]
-    put, removed = Archive.write_file, list[int]()
+    put, removed = ArchiveStore.write_file, list[int]()
 
-    def stand_still(self: Archive, path: Path, content: bytes) -> None:
+    def stand_still(self: ArchiveStore, path: Path, content: bytes) -> None:
         if path.parts[-3] == "plies":
             put(self, path, content)
             return
         monkeypatch.undo()
-        removed.append(remove_replaced_files(Archive(empty.root), run.run_id, 0.0))
+        removed.append(remove_replaced_files(ArchiveStore(empty.root), run.run_id, 0.0))
         put(self, path, content)
-        removed.append(remove_replaced_files(Archive(empty.root), run.run_id, 0.0))
+        removed.append(remove_replaced_files(ArchiveStore(empty.root), run.run_id, 0.0))
 
-    monkeypatch.setattr(Archive, "write_file", stand_still)
+    monkeypatch.setattr(ArchiveStore, "write_file", stand_still)
     assert compact_tables(empty, run, STORED, always) == 1
     assert removed == [1, 6]
     (parent,) = empty.list_effective_ranges(run.run_id)
-    assert read_rows(Archive(empty.root), run.run_id, parent, "plies").equals(pl.concat(before).sort("ply", "game_id"))
+    assert read_rows(ArchiveStore(empty.root), run.run_id, parent, "plies").equals(
+        pl.concat(before).sort("ply", "game_id")
+    )
     assert verify_archive(empty).problems == []

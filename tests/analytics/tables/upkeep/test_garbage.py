@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from analytics.store import policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import StoredRange, split_aligned
 from analytics.store.records import SweepJob
@@ -35,12 +35,12 @@ from tests.object_storage import BOTH
 HOUR = parse_age("1h")
 
 
-def write(archive: Archive, span: tuple[int, int], seed: int = SEED) -> StoredRange:
+def write(archive: ArchiveStore, span: tuple[int, int], seed: int = SEED) -> StoredRange:
     """Store the games of some units: those of ``BLOCKS`` and more of them, or with another seed others."""
     return store_span(archive, span, games_of_seed(seed, 24))
 
 
-def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
+def litter(archive: ArchiveStore) -> tuple[list[PurePath], list[PurePath]]:
     """Write files as crashes leave them, and files that somebody else put there."""
     part = StoredRange(64, 128, 7, "01234567").name
     ours = [
@@ -59,13 +59,15 @@ def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
     return sorted(ours), sorted(foreign)
 
 
-def later(archive: Archive, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def later(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = archive.backend.read_clock(archive.root)
     monkeypatch.setattr(archive.backend, "read_clock", lambda _root: now + seconds)
 
 
 @BOTH
-def test_what_does_not_count_is_found_and_only_ours_removed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_count_is_found_and_only_ours_removed(
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive.write_sweep_job(SweepJob("s", 0))
     ours, foreign = litter(archive)
     elsewhere = archive.root / "notebooks" / "p1" / "table.parquet"
@@ -84,7 +86,7 @@ def test_what_does_not_count_is_found_and_only_ours_removed(archive: Archive, mo
 
 @BOTH
 def test_what_was_replaced_is_removed_when_its_replacement_is_old_enough(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.write_run(record(games=16))  # all that was asked for
     index_runs(archive, [RUN_ID], 3)
@@ -109,7 +111,7 @@ def test_what_was_replaced_is_removed_when_its_replacement_is_old_enough(
 
 
 def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = write(archive, (4, 8))
     files = list_table_files(archive, RUN_ID)
@@ -121,7 +123,7 @@ def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
     assert {path.parent.parent.name for path in files.replaced} == {"games", "plies", "tallies"}
 
 
-def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive: Archive) -> None:
+def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive: ArchiveStore) -> None:
     """Check a run of 20 units that met one of 32: of the file that was cut, units 20 to 31 count."""
     for stored in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
@@ -141,13 +143,13 @@ def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive:
     assert not verify_archive(archive).problems
 
 
-def tables(archive: Archive) -> dict[PurePath, bytes]:
+def tables(archive: ArchiveStore) -> dict[PurePath, bytes]:
     """Return the files of tables, without records, which say what there was once."""
     return {path: content for path, content in contents(archive).items() if path.parent.name.startswith("run=")}
 
 
 def test_of_contradicting_games_both_stay_with_what_follows_from_them(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copy a larger file into the archive: nobody knows whose games are right, so nothing is removed."""
     index_runs(archive, [RUN_ID])
@@ -168,7 +170,7 @@ def test_of_contradicting_games_both_stay_with_what_follows_from_them(
     assert not verify_archive(archive).problems
 
 
-def test_a_removal_that_was_stopped_goes_on(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_was_stopped_goes_on(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check files that no longer make up their parent: its games are read to compare."""
     for span in split_aligned(24, 32):
         write(archive, span)
@@ -183,7 +185,7 @@ def test_a_removal_that_was_stopped_goes_on(archive: Archive, monkeypatch: pytes
     assert not verify_archive(archive).problems
 
 
-def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Archive) -> None:
+def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: ArchiveStore) -> None:
     """Check exact values of slow games, which come in parts of a file of games and count when all are there."""
     games = archive.list_effective_ranges(RUN_ID)[0]
     half = StoredRange(0, 8, 1234, "01234567", "16")
@@ -200,17 +202,17 @@ def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Arch
     assert {more.name} == {path.name for path in list_table_files(archive, RUN_ID).needed if path.parent == folder}
 
 
-def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_after_it_was_listed_stays(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a writer that stood still write its games between the list and the removal of its plies."""
     listed: list[UnneededFile] = []
-    put = Archive.write_file
+    put = ArchiveStore.write_file
 
-    def stand_still(self: Archive, path: PurePath, content: bytes) -> None:
+    def stand_still(self: ArchiveStore, path: PurePath, content: bytes) -> None:
         if path.parts[-3] == "games":
             listed.extend(list_unneeded_files(archive))
         put(self, path, content)
 
-    monkeypatch.setattr(Archive, "write_file", stand_still)
+    monkeypatch.setattr(ArchiveStore, "write_file", stand_still)
     write(archive, (24, 32))
     assert sorted(file.path.parent.parent.name for file in listed) == ["plies", "tallies"]
     assert remove_unneeded_files(archive, listed, 0) == []
@@ -218,7 +220,7 @@ def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatc
 
 
 @BOTH
-def test_files_of_a_policy_count_once_its_card_names_them(archive: Archive) -> None:
+def test_files_of_a_policy_count_once_its_card_names_them(archive: ArchiveStore) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     assert list_unneeded_files(archive) == []
     folder = archive.root / "policies" / card.policy_id
@@ -235,7 +237,7 @@ def test_files_of_a_policy_count_once_its_card_names_them(archive: Archive) -> N
 
 @BOTH
 def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check also this machine's clock, two hours ahead of the file system's."""
     litter(archive)

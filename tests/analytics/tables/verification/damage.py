@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import write_games
 from analytics.store.ranges import compute_checksum
 from analytics.tables.verification.archive import verify_archive
@@ -26,13 +26,15 @@ from tests.analytics.naive_games import (
 )
 
 
-def only_problem(archive: Archive) -> str:
+def only_problem(archive: ArchiveStore) -> str:
     problems = verify_archive(archive).problems
     assert len(problems) == 1, problems
     return str(problems[0])
 
 
-def forged(archive: Archive, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any) -> Path:
+def forged(
+    archive: ArchiveStore, table: str, content: bytes, number: int = 0, run_id: str = RUN_ID, **name: Any
+) -> Path:
     """Put another content in the place of a file that counts, under a name with its check, or with other parts."""
     stored = archive.list_effective_ranges(run_id, table)[number]
     archive.backend.remove(archive.folder(table, run_id) / stored.name)
@@ -42,7 +44,7 @@ def forged(archive: Archive, table: str, content: bytes, number: int = 0, run_id
 
 
 def rewrite(
-    archive: Archive,
+    archive: ArchiveStore,
     table: str,
     change: Callable[[pl.DataFrame], pl.DataFrame],
     number: int = 0,
@@ -58,7 +60,7 @@ def rewrite(
 
 @contextmanager
 def rewritten(
-    archive: Archive,
+    archive: ArchiveStore,
     table: str,
     change: Callable[[pl.DataFrame], pl.DataFrame],
     run_id: str = RUN_ID,
@@ -75,11 +77,11 @@ def rewritten(
     archive.refresh()
 
 
-def file_of(archive: Archive, table: str, number: int = 0) -> PurePath:
+def file_of(archive: ArchiveStore, table: str, number: int = 0) -> PurePath:
     return archive.find_path(table, RUN_ID, archive.list_effective_ranges(RUN_ID)[number])
 
 
-def one_pairing(archive: Archive, blocks: Sequence[Block], **spec: Any) -> str:
+def one_pairing(archive: ArchiveStore, blocks: Sequence[Block], **spec: Any) -> str:
     """Write a run of one pairing with these games, from pair 0 on."""
     run = record(spec_of(pairings=PAIRINGS[:1], **spec))
     archive.write_run(run)
@@ -98,7 +100,7 @@ def changed(column: str, row: int, value: int) -> Callable[[pl.DataFrame], pl.Da
     )
 
 
-def map_of_problems(archive: Archive) -> str:
+def map_of_problems(archive: ArchiveStore) -> str:
     return "\n".join(map(str, verify_archive(archive).problems))
 
 

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.decisions import GIFT, PLACEMENT
 from analytics.tables.derived.exact_values import UNKNOWN
 from analytics.tables.derived.indexing import index_runs
@@ -43,12 +43,12 @@ from tests.analytics.tables.verification.damage import (
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-def with_values(archive: Archive) -> Archive:
+def with_values(archive: ArchiveStore) -> ArchiveStore:
     annotate_runs(archive, [RUN_ID], AnnotationOptions(from_pieces=15, megabytes=0.1))
     return archive
 
 
-def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
+def test_exact_values_that_are_gone_are_missed(archive: ArchiveStore) -> None:
     verification = verify_archive(with_values(archive))
     assert (verification.problems, verification.decisions > 0) == ([], True)
     lost = archive.list_effective_ranges(RUN_ID, "decisions")[0]
@@ -59,7 +59,7 @@ def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
     assert verify_archive(archive).problems == []
 
 
-def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> None:
+def test_sums_that_are_not_those_of_the_games_are_found(archive: ArchiveStore) -> None:
     index_runs(archive, [RUN_ID], 3)
     changes: tuple[Change, ...] = (
         lambda frame: frame.head(-1),
@@ -79,14 +79,14 @@ def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> Non
     assert verify_archive(archive).problems == []
 
 
-def solved(archive: Archive) -> str:
+def solved(archive: ArchiveStore) -> str:
     """Write a run of drawn games with their exact values."""
     run_id = one_pairing(archive, [block_of([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(archive, [run_id], AnnotationOptions(from_pieces=14, megabytes=0.1))
     return run_id
 
 
-def test_exact_values_that_cannot_be_are_found(archive: Archive) -> None:
+def test_exact_values_that_cannot_be_are_found(archive: ArchiveStore) -> None:
     run_id, order = solved(archive), "are not, in order, the decisions of its games"
     changes: tuple[tuple[Change, str], ...] = (
         (lambda frame: frame.head(-1), order),
@@ -103,7 +103,7 @@ def test_exact_values_that_cannot_be_are_found(archive: Archive) -> None:
             )
 
 
-def test_a_derived_file_whose_name_lies_is_found(archive: Archive) -> None:
+def test_a_derived_file_whose_name_lies_is_found(archive: ArchiveStore) -> None:
     index_runs(with_values(archive), [RUN_ID], 3)
     lies: tuple[tuple[dict[str, Any], str], ...] = (
         ({"extent": "zz"}, "has such a name: remove it"),
@@ -123,21 +123,21 @@ RULES = {rules.name: rules for rules in (CLASSIC, Rules("square", squares="plain
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Archive:
-    return Archive.open(tmp_path / "archive", create=True)
+def empty(tmp_path: Path) -> ArchiveStore:
+    return ArchiveStore.open(tmp_path / "archive", create=True)
 
 
 @cache
 def annotated_once(rules: Rules, choices: bool) -> tuple[str, dict[PurePosixPath, bytes]]:
     """Return the run that ``annotated`` puts into an archive, and its files."""
     with TemporaryDirectory() as folder:
-        archive = Archive.open(Path(folder) / "archive", create=True)
+        archive = ArchiveStore.open(Path(folder) / "archive", create=True)
         run_id = _annotated(archive, rules, choices)
         files = contents(archive)
         return run_id, {PurePosixPath(archive.relative_name(path)): content for path, content in files.items()}
 
 
-def annotated(archive: Archive, rules: Rules = CLASSIC, choices: bool = False) -> str:
+def annotated(archive: ArchiveStore, rules: Rules = CLASSIC, choices: bool = False) -> str:
     """Write a run of finished and forfeited games with exact values of their last plies, which are computed once."""
     run_id, files = annotated_once(rules, choices)
     for name, content in files.items():
@@ -145,7 +145,7 @@ def annotated(archive: Archive, rules: Rules = CLASSIC, choices: bool = False) -
     return run_id
 
 
-def _annotated(archive: Archive, rules: Rules, choices: bool) -> str:
+def _annotated(archive: ArchiveStore, rules: Rules, choices: bool) -> str:
     dice = random.Random(3)
     games = [random_game(dice, rules, 0.2) for _ in range(40)]
     drawn = (game for game in iter(lambda: random_game(dice, rules, 0), None) if game["ending"] == FULL_BOARD)
@@ -191,7 +191,7 @@ WRONG: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_values_that_contradict_the_rules_are_found(empty: Archive, rules: str) -> None:
+def test_values_that_contradict_the_rules_are_found(empty: ArchiveStore, rules: str) -> None:
     run_id = annotated(empty, RULES[rules])
     verification = verify_archive(empty)
     assert (verification.problems, verification.decisions > 100) == ([], True)
@@ -201,7 +201,7 @@ def test_values_that_contradict_the_rules_are_found(empty: Archive, rules: str) 
             assert any(", and in truth " in fault and "run 'qarena annotate'" in fault for fault in faults), name
 
 
-def test_a_value_of_a_late_position_is_solved_again(empty: Archive) -> None:
+def test_a_value_of_a_late_position_is_solved_again(empty: ArchiveStore) -> None:
     """Change one value so that those before and after it fit: only solving tells."""
     run_id = one_pairing(empty, [block_of([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(empty, [run_id], AnnotationOptions(from_pieces=8, megabytes=1.0))
@@ -211,7 +211,7 @@ def test_a_value_of_a_late_position_is_solved_again(empty: Archive) -> None:
             assert any(f"at ply {ply}, and in truth" in problem.fault for problem in verify_archive(empty).problems)
 
 
-def test_choices_that_were_counted_wrong_are_found(empty: Archive) -> None:
+def test_choices_that_were_counted_wrong_are_found(empty: ArchiveStore) -> None:
     run_id = annotated(empty, choices=True)
     assert verify_archive(empty).problems == []
     wrong = put("saving", 1, (pl.col("ply") >= LATE_PIECES) & (pl.col("saving") > 1))
@@ -220,7 +220,7 @@ def test_choices_that_were_counted_wrong_are_found(empty: Archive) -> None:
     assert any("saving is 1 at ply 1" in problem_text for problem_text in problems)
 
 
-def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(empty: Archive) -> None:
+def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(empty: ArchiveStore) -> None:
     run_id = annotated(empty, OWN_PIECE)
     rewrite(empty, "decisions", other_before(pl.col("ply") == LATE_PIECES - 1), run_id=run_id)
     assert any("do not fit together" in problem.fault for problem in verify_archive(empty).problems)

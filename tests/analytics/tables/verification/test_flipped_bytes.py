@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.snapshot import Snapshot
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
@@ -25,15 +25,15 @@ FOLDERS = (
 
 
 @pytest.fixture
-def complete(tmp_path: Path) -> Archive:
+def complete(tmp_path: Path) -> ArchiveStore:
     """Write a small archive with files of every kind."""
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
     derive_all(archive, one_pairing(archive, BLOCKS[:1]), from_pieces=14)
     assert {path.relative_to(archive.root).parts[0] for path in one_of_each_kind(archive)} == {"archive.json", *FOLDERS}
     return archive
 
 
-def one_of_each_kind(archive: Archive) -> Iterator[Path]:
+def one_of_each_kind(archive: ArchiveStore) -> Iterator[Path]:
     """Yield the marker, and a file of each folder; of a policy all."""
     yield Path(archive.root) / "archive.json"
     for folder in FOLDERS:
@@ -51,13 +51,13 @@ def said(root: Path) -> Any:
 def complaints(root: Path) -> list[str]:
     """List what a reader, or ``verify``, finds wrong."""
     try:
-        return [str(problem) for problem in verify_archive(Archive.open(root)).problems]
+        return [str(problem) for problem in verify_archive(ArchiveStore.open(root)).problems]
     except (FailureError, RequestError) as error:
         return [str(error)]
 
 
 @pytest.mark.parametrize("samples", [2, *seldom(400)])
-def test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed(complete: Archive, samples: int) -> None:
+def test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed(complete: ArchiveStore, samples: int) -> None:
     root = Path(complete.root)
     assert complaints(root) == []
     before, harmless = said(root), 0

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.questions.mistakes import build_judged_agent_names
 from analytics.questions.sql.views import VIEWS
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.definitions import EVALUATIONS_TABLE
@@ -59,7 +59,7 @@ def answers(root: Path) -> dict[str, pl.DataFrame | str]:
 
 
 @pytest.fixture(scope="module")
-def promising(everything: Archive, tmp_path_factory: pytest.TempPathFactory) -> Archive:
+def promising(everything: ArchiveStore, tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Copy an archive with files of every kind, and add a sweep of three jobs that has ended."""
     archive = copied(everything, tmp_path_factory.mktemp("promising") / "archive")
     for job in range(3):
@@ -68,14 +68,14 @@ def promising(everything: Archive, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def sound(promising: Archive) -> dict[str, pl.DataFrame | str]:
+def sound(promising: ArchiveStore) -> dict[str, pl.DataFrame | str]:
     return answers(Path(promising.root))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("all_files", [False, True], ids=["one file", "all files"])
 def test_a_lost_file_is_named_and_not_answered_around(
-    loss: str, all_files: bool, promising: Archive, sound: dict[str, pl.DataFrame | str], tmp_path: Path
+    loss: str, all_files: bool, promising: ArchiveStore, sound: dict[str, pl.DataFrame | str], tmp_path: Path
 ) -> None:
     archive = copied(promising, tmp_path / "archive")
     pattern, is_loss = LOSSES[loss]
@@ -115,7 +115,7 @@ def names_loss(error: str, file: Path, loss: str) -> bool:
     return file.parent.name in error
 
 
-def test_mistakes_are_not_counted_in_a_part_of_the_decisions(full_archive: Archive) -> None:
+def test_mistakes_are_not_counted_in_a_part_of_the_decisions(full_archive: ArchiveStore) -> None:
     min(Path(full_archive.root).glob("decisions/run=*/*")).unlink()
     with open_archive(full_archive.root) as opened, pytest.raises(FailureError) as refused:
         build_judged_agent_names(opened, "true")
@@ -124,7 +124,7 @@ def test_mistakes_are_not_counted_in_a_part_of_the_decisions(full_archive: Archi
     assert str(refused.value) == f"{folder} lacks 16 of 24 units, {remedy}"
 
 
-def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(full_archive: Archive) -> None:
+def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(full_archive: ArchiveStore) -> None:
     Path(full_archive.run_record_path(RUN_ID)).unlink()
     snapshot = Snapshot(full_archive.root)
     (line,) = snapshot.drop_damaged_runs()
@@ -139,18 +139,18 @@ def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(full_archive: Arc
     assert (full_archive.load_runs(), Snapshot(full_archive.root).load_runs()) == ([], [])  # an empty folder is no run
 
 
-def test_a_loss_is_not_forgotten_when_units_are_noted_again(full_archive: Archive) -> None:
+def test_a_loss_is_not_forgotten_when_units_are_noted_again(full_archive: ArchiveStore) -> None:
     min(Path(full_archive.root).glob("evaluations/run=*/*")).unlink()
     record_derived_units(full_archive, RUN_ID, [EVALUATIONS_TABLE])
     (problem,) = verify_archive(full_archive).problems
     assert "lacks 16 of 24 units" in problem.fault
 
 
-def test_a_record_of_before_promises_no_derived_table(full_archive: Archive) -> None:
+def test_a_record_of_before_promises_no_derived_table(full_archive: ArchiveStore) -> None:
     """Check that it also stays the same bytes."""
     path = Path(full_archive.run_record_path(RUN_ID))
     assert '"derived"' in path.read_text()
-    before = Archive.open(full_archive.root, create=True).load_run(RUN_ID)
+    before = ArchiveStore.open(full_archive.root, create=True).load_run(RUN_ID)
 
     full_archive.write_run(structs.replace(before, derived=UNSET))
     content = path.read_bytes()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
 from runners.arena.execution import RunOutcome, execute_request
@@ -210,7 +210,7 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     found = played(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
     assert (first.played, found.played, expected.played) == (40, 80, 120)
     assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
-    archive = Archive.open(tmp_path / "processes")
+    archive = ArchiveStore.open(tmp_path / "processes")
     assert verify_archive(archive).problems == []
     assert len(archive.list_effective_ranges(found.run_id)) > 2
     assert found.results == expected.results
@@ -232,7 +232,7 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
     play(tmp_path / "threads", *mortal, "threads=1")
     assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
-    assert verify_archive(Archive.open(tmp_path / "archive")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "archive")).problems == []
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
         found = qarena(*run, f"executor={executor}", "--archive", archive)
         assert (found.code, "forfeits" in found.out) == (0, False), found.err
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
-    assert verify_archive(Archive.open(tmp_path / "two")).problems == []
+    assert verify_archive(ArchiveStore.open(tmp_path / "two")).problems == []
 
 
 # A task of a run elsewhere.
@@ -296,7 +296,7 @@ def task(tmp_path: Path) -> PlayTask:
 
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
-    archive = Archive.open(Path(task.root))
+    archive = ArchiveStore.open(Path(task.root))
     run, asked = RunSpec.from_dict(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
     assert (run, run.run_id) == (asked, asked.run_id)
     assert run.agents[1].limits.turn_seconds == 9

@@ -18,7 +18,7 @@ from analytics.policies.kinds.dataset import load_dataset
 from analytics.policies.kinds.mc_afterstate import McAfterstate
 from analytics.questions.selection import select_games
 from analytics.store import policy_cards, policy_store
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC
 from runners.learning.policies.comparison import compare_turns, join_rows
 from runners.learning.policies.lineage import describe_share
@@ -82,7 +82,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     one, two = (build(root, "mc_afterstate", name="one"), build(root, "mc_afterstate", name="two", least=4))
     for kind, name in (("fitted_q", "three"), ("gift", "four")):
         build(root, kind, name=name)
-    policy_store.save(Archive.open(root), GENES, origin("bred"))
+    policy_store.save(ArchiveStore.open(root), GENES, origin("bred"))
     before = snapshot(root)
     rows = {card.name: card.files["table.parquet"].rows for card in (one, two)}
     same = qarena("policy", "compare", "one", "two")
@@ -137,7 +137,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
         rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
     )
     assert len(re.findall("code 0", found.out)) == 4
-    shutil.rmtree(policy_cards.policy_folder(Archive.open(root), first.policy_id))
+    shutil.rmtree(policy_cards.policy_folder(ArchiveStore.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "show", "second").out
     shutil.rmtree(root / f"games/run={run}")
     left = r"20 games of policy\(policy=first\), random, no longer in this archive$"

@@ -25,7 +25,7 @@ from analytics.report import style
 from analytics.report.report_data import select_report_data
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
-from analytics.store.archive import Archive
+from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
@@ -69,7 +69,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
 
 def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
-    decided = decide(Archive.open(tmp_path / "sample"), SQUARE)
+    decided = decide(ArchiveStore.open(tmp_path / "sample"), SQUARE)
     wrong = {
         (row["game_id"], row["ply"])
         for row in decided.iter_rows(named=True)
@@ -108,7 +108,7 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
 
 def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qarena: Qarena) -> None:
     """A person in the default seat is the first agent of the spec, and the second of the pairing."""
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     first_agents = {}
     for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
         run = naive_games.record(naive_games.spec_of(pairings=[pairing], seed=seed), games=6)
@@ -378,7 +378,7 @@ def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
 def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_its_run(
     tmp_path: Path, most: int
 ) -> None:
-    archive = Archive.open(tmp_path / "games", create=True)
+    archive = ArchiveStore.open(tmp_path / "games", create=True)
     pairing = ("learner", "random")
     run = naive_games.record(naive_games.spec_of(pairings=[pairing], learner=0), training=True)
     archive.write_run(run)
